@@ -1,0 +1,43 @@
+# Everything runs in .venv, from pinned and hashed packages. `make setup` is implied by the others.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench docs lock clean
+setup: $(READY)
+
+$(READY): constraints.txt constraints-build.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Perago needs Python 3.11 or newer; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned packages into $(VENV) (pyspark is large; the first time takes some minutes)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r constraints-build.txt
+	@$(BIN)/python -m pip install -q --no-build-isolation --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy src tests examples
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m pytest tests/bench -m bench -p no:cacheprovider
+
+# Regenerates the pins; needs `uv` on PATH. Addresses of registries are never written.
+lock:
+	uv pip compile -q pyproject.toml --extra servers --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints.txt
+	uv pip compile -q --group build -c constraints.txt --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints-build.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

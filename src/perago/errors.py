@@ -1,0 +1,217 @@
+"""Every error of Perago, in one tree.
+
+PeragoError
+├── DefinitionError              a task is written in a way that cannot run
+├── ConfigurationError           a setting is missing or wrong
+├── SetupError                   an embedded server cannot be obtained or started here
+├── InputError                   the Conductor input does not fit the task
+├── GuardrailViolation           raised by guardrails, an author's own included
+│   ├── PreGuardrailViolation    the input workspace breaks the task's contract: terminal
+│   └── PostGuardrailViolation   the body left a workspace that breaks the contract
+├── TaskFailed                   raised by an author: this attempt failed, a retry may help
+├── TaskTerminalError            raised by an author: no retry will help
+├── BodyError                    the body raised something of its own
+├── BodyTimeoutError             the body ran past its deadline
+├── ResultError                  the result does not fit its model or is too large
+├── ProjectionError              a key or file that cannot be part of a workspace
+├── StaleAttemptError            attempt fence: this attempt is no longer the current one
+├── PublishFenceError            publish fence: the target branch is not where it should be
+├── UnknownOutcomeError          a request was sent and nobody can say whether it landed
+└── BackendError                 a server did not do what was asked
+    ├── BackendUnavailableError  no answer, or an answer that says "later"
+    ├── BackendDeniedError       credentials or rights are missing
+    └── BackendRefusedError      the server understood and said no
+        ├── NotFoundError
+        └── ConflictError
+
+Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
+a ``hint`` that says what to do, a ``disposition`` that says what Conductor is told, and the
+``exit_code`` of a command that ends with it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Disposition(StrEnum):
+    """What a failed attempt means for Conductor."""
+
+    RETRY = "FAILED"
+    TERMINAL = "FAILED_WITH_TERMINAL_ERROR"
+
+
+class PeragoError(Exception):
+    """The base of everything Perago raises on purpose."""
+
+    code: ClassVar[str] = "PRG-000"
+    hint: str = "This is a bug in Perago: report it with the log around this line."
+    disposition: ClassVar[Disposition] = Disposition.RETRY
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class DefinitionError(PeragoError):
+    """A task is written in a way that cannot run."""
+
+    code = "PRG-101"
+    hint = "Correct the definition, then run `perago check MODULE`."
+    exit_code = 2
+
+
+class ConfigurationError(PeragoError):
+    """A setting is missing or wrong."""
+
+    code = "PRG-102"
+    hint = "Set the value named above in the environment."
+    exit_code = 2
+
+
+class SetupError(PeragoError):
+    """An embedded server cannot be obtained or started on this machine."""
+
+    code = "PRG-103"
+    hint = "Read the server's log, then run the command again."
+    exit_code = 2
+
+
+class InputError(PeragoError):
+    """The Conductor input does not fit the task."""
+
+    code = "PRG-201"
+    hint = "Correct the task's inputParameters in the workflow definition."
+
+
+class GuardrailViolation(PeragoError):  # noqa: N818  the protocol's own name
+    """A workspace does not hold what a guardrail asks for."""
+
+    code = "PRG-210"
+    hint = "Compare the workspace with the guardrails of the task."
+
+
+class PreGuardrailViolation(GuardrailViolation):
+    """The input workspace breaks the task's contract; a retry reads the same commit again."""
+
+    code = "PRG-211"
+    hint = "Correct the step that produced this workspace, then start a new workflow."
+    disposition = Disposition.TERMINAL
+
+
+class PostGuardrailViolation(GuardrailViolation):
+    """The body left a workspace that breaks the task's contract."""
+
+    code = "PRG-212"
+    hint = "Correct the task body: what it wrote does not meet its own guardrails."
+
+
+class TaskFailed(PeragoError):  # noqa: N818  the protocol's own name
+    """Raised by an author: this attempt failed, a retry may help."""
+
+    code = "PRG-301"
+    hint = "The task said so on purpose; its message has the reason."
+
+
+class TaskTerminalError(PeragoError):
+    """Raised by an author: no retry will help."""
+
+    code = "PRG-302"
+    hint = "The task said so on purpose; its message has the reason."
+    disposition = Disposition.TERMINAL
+
+
+class BodyError(PeragoError):
+    """The task body raised an exception of its own."""
+
+    code = "PRG-303"
+    hint = "Read the traceback in the worker log or the Conductor task log."
+
+
+class BodyTimeoutError(PeragoError):
+    """The body ran past its deadline."""
+
+    code = "PRG-304"
+    hint = "Raise the deadline in TimeoutPolicy, or make the task do less."
+
+
+class ResultError(PeragoError):
+    """The result does not fit its model or is too large for Conductor."""
+
+    code = "PRG-305"
+    hint = "Return the declared model; put large data into the workspace, not into the result."
+
+
+class ProjectionError(PeragoError):
+    """A key or a file that cannot be part of a workspace."""
+
+    code = "PRG-401"
+    hint = "Rename or remove what is listed above."
+
+
+class StaleAttemptError(PeragoError):
+    """This attempt is no longer the one Conductor waits for."""
+
+    code = "PRG-501"
+    hint = "Nothing was published by this attempt; look at the task's later attempts."
+    exit_code = 4
+
+
+class PublishFenceError(PeragoError):
+    """The target branch is not where this attempt may move it."""
+
+    code = "PRG-502"
+    hint = "Find out who moved the branch, then start a new workflow from its current HEAD."
+    exit_code = 4
+
+
+class UnknownOutcomeError(PeragoError):
+    """A request was sent and it cannot be said whether it landed."""
+
+    code = "PRG-503"
+    hint = "Compare the target branch with the staging branch, which was kept."
+    exit_code = 5
+
+
+class BackendError(PeragoError):
+    """A server did not do what was asked."""
+
+    code = "PRG-600"
+    hint = "Read the server's answer above."
+    exit_code = 3
+
+
+class BackendUnavailableError(BackendError):
+    """No answer, or an answer that says "later"."""
+
+    code = "PRG-601"
+    hint = "Check that the server is up and reachable from this machine."
+
+
+class BackendDeniedError(BackendError):
+    """Credentials or rights are missing."""
+
+    code = "PRG-602"
+    hint = "Check the credentials and what their user may do."
+
+
+class BackendRefusedError(BackendError):
+    """The server understood the request and said no."""
+
+    code = "PRG-603"
+
+
+class NotFoundError(BackendRefusedError):
+    """What was asked for is not there."""
+
+    code = "PRG-604"
+    hint = "Check the repository, branch or task id named above."
+
+
+class ConflictError(BackendRefusedError):
+    """What was asked for clashes with what is there."""
+
+    code = "PRG-605"
