@@ -10,15 +10,17 @@ PeragoError
 │   └── PostGuardrailViolation   the body left a workspace that breaks the contract
 ├── TaskFailed                   raised by an author: this attempt failed, a retry may help
 ├── TaskTerminalError            raised by an author: no retry will help
-├── BodyError                    the body raised something of its own
+├── BodyError                    the body tried to end the process
 ├── BodyTimeoutError             the body ran past its deadline
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
 ├── PublishFenceError            publish fence: the target branch is not where it should be
+│   └── MixedPublicationError    the read-back found another publication below ours
 ├── UnknownOutcomeError          a request was sent and nobody can say whether it landed
 └── BackendError                 a server did not do what was asked
     ├── BackendUnavailableError  no answer, or an answer that says "later"
+    │   └── LostReplyError         a change was asked for and the reply was lost
     ├── BackendDeniedError       credentials or rights are missing
     └── BackendRefusedError      the server understood and said no
         ├── NotFoundError
@@ -125,10 +127,10 @@ class TaskTerminalError(PeragoError):
 
 
 class BodyError(PeragoError):
-    """The task body raised an exception of its own."""
+    """The task body tried to end the process it runs in."""
 
     code = "PRG-303"
-    hint = "Read the traceback in the worker log or the Conductor task log."
+    hint = "Return from the task or raise TaskFailed; sys.exit() belongs into scripts."
 
 
 class BodyTimeoutError(PeragoError):
@@ -168,6 +170,16 @@ class PublishFenceError(PeragoError):
     exit_code = 4
 
 
+class MixedPublicationError(PublishFenceError):
+    """The commit was published on top of another one that slipped in after the check."""
+
+    code = "PRG-504"
+    hint = (
+        "Two writers share the branch. Compare HEAD with the staging branch, which was kept, "
+        "and install the hard fence: perago fence install REPOSITORY."
+    )
+
+
 class UnknownOutcomeError(PeragoError):
     """A request was sent and it cannot be said whether it landed."""
 
@@ -189,6 +201,12 @@ class BackendUnavailableError(BackendError):
 
     code = "PRG-601"
     hint = "Check that the server is up and reachable from this machine."
+
+
+class LostReplyError(BackendUnavailableError):
+    """A change was asked for and the reply was lost: it may or may not have been made."""
+
+    code = "PRG-607"
 
 
 class BackendDeniedError(BackendError):

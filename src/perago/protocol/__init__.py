@@ -1,0 +1,1 @@
+"""The workspace transaction, free of any server: identities, fences, plans and the life cycle."""

@@ -1,0 +1,84 @@
+"""Adoption: a retry takes over what a dead predecessor published, instead of doing it again.
+
+Everything must fit: the place (one commit past the input), the logical task, the input, the
+params, the chain of retries and the claim. Anything less is no adoption, and the attempt runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from perago.errors import NotFoundError
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.identity import Attempt
+from perago.protocol.ports import Attempts, Lake
+from perago.protocol.record import Record, hash_params, read_record
+from perago.protocol.workspace import Commit, WorkspaceInput
+
+_LONGEST_CHAIN = 100
+
+
+def find_adoptable(
+    *,
+    lake: Lake,
+    attempts: Attempts,
+    attempt: Attempt,
+    workspace: WorkspaceInput,
+    params: dict[str, Any],
+    result_model: type[BaseModel],
+) -> tuple[Commit, BaseModel] | None:
+    """The published commit and result of a dead predecessor, if they fit in every respect."""
+    if attempt.retried_task_id is None:
+        return None
+    head = lake.get_head(workspace.repository, workspace.branch)
+    record = read_record(head)
+    if record is None or record.result is None or head.first_parent != workspace.ref:
+        return None
+    fits = (
+        record.logical == attempt.logical
+        and record.ref == workspace.ref
+        and record.params_hash == hash_params(params)
+    )
+    if not fits or not _published_by_predecessor(record, attempts, attempt):
+        return None
+    try:
+        return head, result_model.model_validate_json(record.result)
+    except ValidationError:  # the model changed since
+        return None
+
+
+def _published_by_predecessor(record: Record, attempts: Attempts, attempt: Attempt) -> bool:
+    """Walk back the retries; the recorded claim must be the last one Conductor gave out there.
+
+    A rerun resets a task under the same id and gives it a new claim, which this notices.
+    """
+    task_id = attempt.retried_task_id
+    for _ in range(_LONGEST_CHAIN):
+        if task_id is None:
+            return False
+        try:
+            snapshot: AttemptSnapshot = attempts.read(task_id)
+        except NotFoundError:
+            return False
+        if task_id == record.task_id:
+            return (snapshot.worker_id, snapshot.retry_count) == (record.claim, record.retry_count)
+        task_id = snapshot.retried_task_id
+    return False
+
+
+def recordable(result: BaseModel, *, max_bytes: int) -> tuple[str | None, str | None]:
+    """The result as text to record, or None and why it cannot be recorded."""
+    if _has_secret_fields(type(result)):
+        return None, "the result model has secret fields"
+    text = json.dumps(result.model_dump(mode="json", by_alias=True), separators=(",", ":"))
+    if len(text.encode()) > max_bytes:
+        return None, f"the result is larger than {max_bytes} bytes"
+    return text, None
+
+
+def _has_secret_fields(model: type[BaseModel]) -> bool:
+    """Judged by the model, not the value, so that it does not change from run to run."""
+    return '"format": "password"' in json.dumps(model.model_json_schema())

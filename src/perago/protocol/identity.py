@@ -1,0 +1,104 @@
+"""Who runs: logical task, attempt, claim and execution, each a value, never looked up elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+_NOT_IN_A_BRANCH_ID = re.compile(r"[^0-9A-Za-z_-]+")
+_MAX_BRANCH_ID = 240
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalTask:
+    """One step of one workflow instance, whatever number of times it is tried."""
+
+    workflow_instance_id: str
+    reference_name: str
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"{self.workflow_instance_id}/{self.reference_name}/{self.iteration}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One Conductor task."""
+
+    workflow_instance_id: str
+    task_id: str
+    retry_count: int
+    reference_name: str
+    seq: int = 0
+    iteration: int = 0
+    workflow_name: str = ""
+    retried_task_id: str | None = None
+    # Conductor's clock when this attempt was scheduled: orders attempts of a logical task even
+    # across reruns and restarts, where the retry count starts anew.
+    scheduled_ms: int = 0
+
+    @property
+    def logical(self) -> LogicalTask:
+        return LogicalTask(self.workflow_instance_id, self.reference_name, self.iteration)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One delivery of an attempt to us; the token is the worker id of that one poll.
+
+    Conductor reuses task ids on rerun and redelivers on requeue, so the attempt alone does not
+    say whether it is still ours.
+    """
+
+    attempt: Attempt
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One actual run of a claim by one executor."""
+
+    claim: Claim
+    id: str
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.claim.attempt
+
+    @property
+    def staging_branch_name(self) -> str:
+        """A branch id unique to this execution, at most 240 characters.
+
+        The workflow and reference names are for people and give way first; ids are never cut.
+        """
+        attempt = self.attempt
+        ids = (
+            f"seq-{attempt.seq}-iteration-{attempt.iteration}"
+            f"-task-id-{_branch_part(attempt.task_id)}-retry-{attempt.retry_count}"
+            f"-exec-{_branch_part(self.id)}"
+        )
+        workflow = _branch_part(attempt.workflow_name) or "workflow"
+        reference = _branch_part(attempt.reference_name) or "task"
+        room = _MAX_BRANCH_ID - len("perago-staging---") - len(ids)
+        if room < 2 * _SHORTEST:
+            raise ValueError(f"the task id is too long for a branch name: {attempt.task_id[:80]}…")
+        if len(workflow) + len(reference) > room:
+            workflow = _shorten(workflow, max(room - len(reference), room // 2))
+            reference = _shorten(reference, room - len(workflow))
+        return f"perago-staging-{workflow}-{reference}-{ids}"
+
+
+_SHORTEST = 10
+
+
+def _branch_part(text: str) -> str:
+    return _NOT_IN_A_BRANCH_ID.sub("-", text)
+
+
+def _shorten(text: str, length: int) -> str:
+    """Cut to ``length``; a hash of the whole keeps two long names apart."""
+    if len(text) <= length:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[: length - 9]}-{digest}"

@@ -1,0 +1,64 @@
+"""What the life cycle needs to know about a task, a worker's policy and the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from perago.protocol.events import EventSink
+from perago.protocol.ports import Attempts, Clock, Lake, Workspaces
+
+DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """How a task uses its workspace. The checks raise ``GuardrailViolation``."""
+
+    prefix: str
+    read_only: bool
+    check_pre: Callable[[Path], None]
+    check_post: Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task, as the life cycle sees it. Without ``workspace`` the body takes params only."""
+
+    name: str
+    params_model: type[BaseModel]
+    result_model: type[BaseModel]
+    body: Callable[..., Any]
+    workspace: Workspace | None = None
+    recovery: Literal["replace", "adopt"] = "replace"
+    merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A worker's choices, from its configuration."""
+
+    publish_fence: Literal["soft", "hard"] = "soft"
+    replacement: Literal["head-state", "provenance", "off"] = "head-state"
+    # Conductor's default limit for a task output is 3 MiB.
+    max_output_bytes: int = 3_000_000
+    # A recorded result lives in commit metadata, which every listing of commits carries.
+    max_recorded_result_bytes: int = 16_384
+    # How long the state is read after a lost reply before the outcome is called unknown.
+    resolve_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside that one attempt touches."""
+
+    lake: Lake
+    attempts: Attempts
+    workspaces: Workspaces
+    clock: Clock
+    events: EventSink
+    policy: Policy = field(default_factory=Policy)

@@ -1,0 +1,108 @@
+"""What the protocol needs from the outside, as narrow as it can be.
+
+Every call is bounded in time by its adapter and raises errors of :mod:`perago.errors` only.
+A call that changes something raises ``LostReplyError`` when it may or may not have been done, and
+any other ``BackendError`` only when it certainly was not. Adapters never repeat a commit, a merge
+or a relocation.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.identity import Claim, Execution
+from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch, WorkspaceInput
+
+
+class Lake(Protocol):
+    """The control plane of LakeFS."""
+
+    def get_commit(self, repository: str, commit_id: str) -> Commit: ...
+    def get_head(self, repository: str, branch: str) -> Commit: ...
+    def has_uncommitted_changes(self, repository: str, branch: str) -> bool: ...
+    def changes_actions(self, repository: str, commit: Commit) -> bool:
+        """Whether a commit changes ``_lakefs_actions/`` against its first parent."""
+        ...
+
+    def has_fence(self, repository: str, ref: str) -> bool:
+        """Whether the hard fence's action file is in the tree of ``ref``."""
+        ...
+
+    def create_branch(self, staging: StagingBranch, source: str) -> None: ...
+    def delete_branch(self, staging: StagingBranch) -> None:
+        """Delete; a branch that is not there is fine."""
+        ...
+
+    def commit(
+        self, staging: StagingBranch, message: str, metadata: dict[str, str]
+    ) -> StagedWorkspace: ...
+
+    def merge(
+        self,
+        staged: StagedWorkspace,
+        target: str,
+        *,
+        message: str,
+        metadata: dict[str, str],
+        timeout: float,
+    ) -> str:
+        """Squash-merge the staged *commit*; the id of the new commit."""
+        ...
+
+    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None: ...
+    def tag(self, repository: str, tag: str, commit_id: str) -> None:
+        """Create a tag; one that is already on the same commit is fine."""
+        ...
+
+
+class Attempts(Protocol):
+    """What Conductor knows about attempts."""
+
+    def read(self, task_id: str) -> AttemptSnapshot: ...
+    def renew(self, claim: Claim) -> None:
+        """Extend the lease of a claim that was just read and found ours."""
+        ...
+
+
+class Changes(Protocol):
+    """What a body did to the projection; falsy when it did nothing."""
+
+    def __bool__(self) -> bool: ...
+    def summary(self) -> dict[str, int]: ...
+
+
+class AttemptDirectory(Protocol):
+    """One execution's folder and the projection in it."""
+
+    @property
+    def data(self) -> Path: ...
+    def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
+        """Download the projection at the input ref; counts of what came."""
+        ...
+
+    def changes(self) -> Changes:
+        """Compare the data folder with what was fetched."""
+        ...
+
+    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+        """Delete and upload on the staging branch."""
+        ...
+
+
+class Workspaces(Protocol):
+    """Makes attempt directories; leaving the context removes one, and never raises for that."""
+
+    def open(self, execution: Execution) -> AbstractContextManager[AttemptDirectory]: ...
+
+
+class Clock(Protocol):
+    """Time, so that a simulation can own it."""
+
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+    def today(self) -> str:
+        """The UTC date as YYYYMMDD."""
+        ...

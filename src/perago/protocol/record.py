@@ -1,0 +1,97 @@
+"""What a commit says about the execution that made it, in its LakeFS metadata.
+
+Publication never *depends* on this record: HEAD and the attempt fence decide. The record lets an
+execution recognise its own commit after a lost reply, lets people read a history, may veto a
+relocation, and carries a result for adoption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from perago.protocol.identity import Attempt, Execution, LogicalTask
+from perago.protocol.workspace import Commit
+
+EXPECTED_HEAD = "perago.expected_head"
+_PREFIX = "perago."
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who made a commit, from what, and with which result."""
+
+    workflow_instance_id: str
+    reference_name: str
+    iteration: int
+    task_id: str
+    retry_count: int
+    scheduled_ms: int
+    claim: str
+    execution_id: str
+    ref: str
+    params_hash: str
+    result: str | None = None
+
+    @classmethod
+    def of(
+        cls, execution: Execution, *, ref: str, params: dict[str, Any], result: str | None = None
+    ) -> Record:
+        attempt = execution.attempt
+        return cls(
+            workflow_instance_id=attempt.workflow_instance_id,
+            reference_name=attempt.reference_name,
+            iteration=attempt.iteration,
+            task_id=attempt.task_id,
+            retry_count=attempt.retry_count,
+            scheduled_ms=attempt.scheduled_ms,
+            claim=execution.claim.token,
+            execution_id=execution.id,
+            ref=ref,
+            params_hash=hash_params(params),
+            result=result,
+        )
+
+    @property
+    def logical(self) -> LogicalTask:
+        return LogicalTask(self.workflow_instance_id, self.reference_name, self.iteration)
+
+    def metadata(self) -> dict[str, str]:
+        """This record as LakeFS commit metadata, which holds strings only."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {_PREFIX + name: str(value) for name, value in fields.items() if value is not None}
+
+    def is_of_later_attempt_than(self, attempt: Attempt) -> bool:
+        """True when a later attempt of the same logical task made the commit."""
+        if self.logical != attempt.logical or self.task_id == attempt.task_id:
+            return False
+        return (self.scheduled_ms, self.retry_count) > (attempt.scheduled_ms, attempt.retry_count)
+
+
+def read_record(commit: Commit) -> Record | None:
+    """The record of a commit, or None where a person or another tool made it."""
+    raw = {key.removeprefix(_PREFIX): value for key, value in commit.metadata.items()}
+    try:
+        return Record(
+            workflow_instance_id=raw["workflow_instance_id"],
+            reference_name=raw["reference_name"],
+            iteration=int(raw["iteration"]),
+            task_id=raw["task_id"],
+            retry_count=int(raw["retry_count"]),
+            scheduled_ms=int(raw["scheduled_ms"]),
+            claim=raw["claim"],
+            execution_id=raw["execution_id"],
+            ref=raw["ref"],
+            params_hash=raw["params_hash"],
+            result=raw.get("result"),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def hash_params(params: dict[str, Any]) -> str:
+    """A hash of the params as given, independent of key order."""
+    canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

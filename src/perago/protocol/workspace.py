@@ -1,0 +1,120 @@
+"""What travels between steps: workspace references, staged references and LakeFS commits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from perago.errors import InputError
+
+_COMMIT_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class WorkspaceInput(BaseModel):
+    """The versioned workspace an attempt starts from, and the branch it may move."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    repository: str
+    branch: str
+    ref_type: Literal["commit"]
+    ref: str
+    # TypeScript nodes of the same workflows write refType; the output repeats what came in.
+    spelling: Literal["ref_type", "refType"] = "ref_type"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_ref_type_alias(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "refType" not in value:
+            return value
+        if "ref_type" in value:
+            raise ValueError("give ref_type or refType, not both")
+        rest = {key: item for key, item in value.items() if key != "refType"}
+        return {**rest, "ref_type": value["refType"], "spelling": "refType"}
+
+    @model_validator(mode="after")
+    def _ref_is_a_full_commit_id(self) -> WorkspaceInput:
+        if not _COMMIT_ID.fullmatch(self.ref):
+            raise ValueError(f"ref must be a full commit id (64 hex digits), not {self.ref!r}")
+        if not self.repository or not self.branch:
+            raise ValueError("repository and branch must not be empty")
+        return self
+
+    def payload(self, ref: str) -> dict[str, str]:
+        """The workspace part of an output: the same workspace at ``ref``."""
+        return {
+            "repository": self.repository,
+            "branch": self.branch,
+            self.spelling: self.ref_type,
+            "ref": ref,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput:
+    """A Conductor input whose shape is right; params are still plain data."""
+
+    workspace: WorkspaceInput | None
+    params: dict[str, Any]
+
+
+def parse_input(payload: dict[str, Any], *, with_workspace: bool) -> TaskInput:
+    """Check the top level of a Conductor input and its workspace."""
+    wanted = {"workspace", "params"} if with_workspace else {"params"}
+    if set(payload) != wanted:
+        missing, extra = sorted(wanted - set(payload)), sorted(set(payload) - wanted)
+        parts = [f"missing {', '.join(missing)}"] if missing else []
+        parts += [f"unexpected {', '.join(map(repr, extra))}"] if extra else []
+        raise InputError(f"the input must have exactly {sorted(wanted)}: {'; '.join(parts)}")
+    if not isinstance(payload["params"], dict):
+        raise InputError(f"params must be an object, not {type(payload['params']).__name__}")
+    if not with_workspace:
+        return TaskInput(None, payload["params"])
+    raw = payload["workspace"]
+    if isinstance(raw, dict) and "spelling" in raw:
+        raise InputError("workspace: unexpected 'spelling'")
+    try:
+        return TaskInput(WorkspaceInput.model_validate(raw), payload["params"])
+    except ValidationError as error:
+        raise InputError(f"workspace: {describe_validation(error)}") from None
+
+
+def describe_validation(error: ValidationError) -> str:
+    """One line per problem, without echoing the values, which may be private."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}"
+        for item in error.errors(include_input=False, include_url=False, include_context=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StagingBranch:
+    """The branch one execution writes to. Always carried whole."""
+
+    repository: str
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWorkspace:
+    """A staging branch whose content is committed."""
+
+    repository: str
+    branch: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A LakeFS commit, as far as the protocol looks at it."""
+
+    id: str
+    parents: tuple[str, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def first_parent(self) -> str | None:
+        return self.parents[0] if self.parents else None
