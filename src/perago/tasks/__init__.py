@@ -1,0 +1,1 @@
+"""What a task author writes, and what Perago reads from it."""

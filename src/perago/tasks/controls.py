@@ -1,0 +1,147 @@
+"""How Conductor is to treat a task: retries, timeouts, limits, and the publish budget.
+
+Plain values. Nothing is checked when one is made: the ``@task`` decorator asks each for its
+``problems()``, so that everything wrong with a task is reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+RetryLogic = Literal["FIXED", "EXPONENTIAL_BACKOFF", "LINEAR_BACKOFF"]
+TimeoutAction = Literal["RETRY", "TIME_OUT_WF", "ALERT_ONLY"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and when Conductor tries again."""
+
+    count: int = 3
+    delay_seconds: int = 60
+    logic: RetryLogic = "FIXED"
+    backoff_scale_factor: int = 1
+
+    def problems(self) -> Iterator[str]:
+        yield from _whole(self, "count", 0)
+        yield from _whole(self, "delay_seconds", 0)
+        yield from _whole(self, "backoff_scale_factor", 1)
+        yield from _one_of(self, "logic", ("FIXED", "EXPONENTIAL_BACKOFF", "LINEAR_BACKOFF"))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutPolicy:
+    """How long things may take.
+
+    ``response_seconds`` is the lease: a worker that is silent for that long loses the attempt.
+    ``total_seconds`` counts from the start and cannot be extended (0: no limit).
+    ``body_seconds`` is the deadline of the body itself (None: no limit).
+    """
+
+    response_seconds: int = 600
+    total_seconds: int = 0
+    poll_seconds: int = 0
+    action: TimeoutAction = "TIME_OUT_WF"
+    body_seconds: float | None = None
+
+    def problems(self) -> Iterator[str]:
+        yield from _whole(self, "response_seconds", 1)
+        yield from _whole(self, "total_seconds", 0)
+        yield from _whole(self, "poll_seconds", 0)
+        yield from _one_of(self, "action", ("RETRY", "TIME_OUT_WF", "ALERT_ONLY"))
+        if 0 < self.total_seconds < self.response_seconds:
+            yield "TimeoutPolicy: total_seconds must be 0 or at least response_seconds"
+        if self.body_seconds is not None and self.body_seconds <= 0:
+            yield "TimeoutPolicy.body_seconds must be above 0, or None for no deadline"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionLimits:
+    """How much of a task may run at once, over all workers (None: no limit)."""
+
+    concurrent: int | None = None
+    rate: int | None = None
+    rate_window_seconds: int = 1
+
+    def problems(self) -> Iterator[str]:
+        for name in ("concurrent", "rate"):
+            if getattr(self, name) is not None:
+                yield from _whole(self, name, 1)
+        yield from _whole(self, "rate_window_seconds", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBudget:
+    """The time that publication may take, from observation: a timing boundary, not a quota."""
+
+    observed_merge_p99_seconds: float
+    safety_margin_seconds: float
+    lakefs_merge_timeout_seconds: float
+    conductor_completion_timeout_seconds: float
+    heartbeat_interval_seconds: float
+    worker_shutdown_grace_seconds: float
+
+    @property
+    def total_seconds(self) -> float:
+        """What ``responseTimeoutSeconds`` must at least cover."""
+        return (
+            self.lakefs_merge_timeout_seconds
+            + self.conductor_completion_timeout_seconds
+            + self.heartbeat_interval_seconds
+        )
+
+    def problems(self) -> Iterator[str]:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+                yield f"PublishBudget.{item.name} must be a number of seconds, not {value!r}"
+                return
+        if self.lakefs_merge_timeout_seconds <= 0 or self.heartbeat_interval_seconds <= 0:
+            yield "PublishBudget: merge timeout and heartbeat interval must be above 0"
+        needed = self.observed_merge_p99_seconds + self.safety_margin_seconds
+        if self.lakefs_merge_timeout_seconds < needed:
+            yield (
+                "PublishBudget.lakefs_merge_timeout_seconds must cover the observed p99 plus the "
+                f"safety margin: at least {needed:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskControls:
+    """Everything about a task that is not its contract."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout: TimeoutPolicy = field(default_factory=TimeoutPolicy)
+    limits: ExecutionLimits = field(default_factory=ExecutionLimits)
+    publish_budget: PublishBudget | None = None
+    recovery: Literal["replace", "adopt"] = "replace"
+
+    def problems(self) -> Iterator[str]:
+        parts = (
+            ("retry", RetryPolicy),
+            ("timeout", TimeoutPolicy),
+            ("limits", ExecutionLimits),
+            ("publish_budget", PublishBudget),
+        )
+        for name, kind in parts:
+            value = getattr(self, name)
+            if isinstance(value, kind):
+                yield from value.problems()
+            elif value is not None or name != "publish_budget":
+                yield f"TaskControls.{name} must be a {kind.__name__}, not {value!r}"
+        yield from _one_of(self, "recovery", ("replace", "adopt"))
+
+
+def _whole(value: Any, name: str, least: int) -> Iterator[str]:
+    number = getattr(value, name)
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        yield (
+            f"{type(value).__name__}.{name} must be a whole number, {least} or more, not {number!r}"
+        )
+
+
+def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> Iterator[str]:
+    given = getattr(value, name)
+    if given not in allowed:
+        yield f"{type(value).__name__}.{name} must be one of {', '.join(allowed)}, not {given!r}"

@@ -1,0 +1,128 @@
+"""Guardrails: what must hold of a workspace before and after the body.
+
+Built-in guardrails look at a listing of relative paths, so that they mean the same for a folder
+and for a LakeFS listing. An author's own is any callable that takes the workspace and raises
+:class:`~perago.errors.GuardrailViolation`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from perago.errors import GuardrailViolation
+from perago.tasks.globs import compile_glob, glob_problem
+
+_SHOWN = 5
+
+
+@runtime_checkable
+class ListingGuardrail(Protocol):
+    """A guardrail that needs the paths only."""
+
+    def check(self, paths: Sequence[str]) -> None: ...
+    def problem(self) -> str | None: ...
+
+
+Guardrail = ListingGuardrail | Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RequireFile:
+    """The file must be there."""
+
+    path: str
+
+    def check(self, paths: Sequence[str]) -> None:
+        if self.path not in paths:
+            raise GuardrailViolation(f"required file is missing: {self.path}")
+
+    def problem(self) -> str | None:
+        return glob_problem(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class RequireDir:
+    """The folder must be there and hold at least one file: empty folders are never published."""
+
+    path: str
+
+    def check(self, paths: Sequence[str]) -> None:
+        below = self.path.rstrip("/") + "/"
+        if not any(path.startswith(below) for path in paths):
+            raise GuardrailViolation(f"required folder is missing or empty: {self.path}")
+
+    def problem(self) -> str | None:
+        return glob_problem(str(self.path).rstrip("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class CountGlob:
+    """Between ``min_count`` and ``max_count`` files must match."""
+
+    pattern: str
+    min_count: int = 1
+    max_count: int | None = None
+
+    def check(self, paths: Sequence[str]) -> None:
+        matches = compile_glob(self.pattern).fullmatch
+        found = [path for path in paths if matches(path)]
+        if len(found) < self.min_count:
+            raise GuardrailViolation(
+                f"{self.pattern!r} matches {len(found)} files, at least {self.min_count} required"
+            )
+        if self.max_count is not None and len(found) > self.max_count:
+            shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+            raise GuardrailViolation(
+                f"{self.pattern!r} matches {len(found)} files, at most {self.max_count} allowed: "
+                f"{shown}"
+            )
+
+    def problem(self) -> str | None:
+        if problem := glob_problem(self.pattern):
+            return problem
+        if self.min_count < 0 or (self.max_count is not None and self.max_count < self.min_count):
+            return f"{self.pattern!r}: write 0 <= min_count <= max_count"
+        return None
+
+
+def require_file(path: str) -> RequireFile:
+    """The file at ``path`` must exist."""
+    return RequireFile(path)
+
+
+def require_dir(path: str) -> RequireDir:
+    """The folder at ``path`` must exist and hold at least one file."""
+    return RequireDir(path)
+
+
+def require_glob(pattern: str, min_count: int = 1, max_count: int | None = None) -> CountGlob:
+    """Between ``min_count`` and ``max_count`` files must match ``pattern``."""
+    return CountGlob(pattern, min_count, max_count)
+
+
+def forbid_glob(pattern: str) -> CountGlob:
+    """No file may match ``pattern``."""
+    return CountGlob(pattern, 0, 0)
+
+
+def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
+    """Run guardrails on a local workspace; the first violation ends it."""
+    paths: list[str] | None = None
+    for guardrail in guardrails:
+        if isinstance(guardrail, ListingGuardrail):
+            paths = list(_files_below(workspace)) if paths is None else paths
+            guardrail.check(paths)
+        else:
+            guardrail(workspace)
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        relative = Path(parent).relative_to(folder).as_posix()
+        start = "" if relative == "." else relative + "/"
+        yield from (start + name for name in sorted(names))

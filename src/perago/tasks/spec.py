@@ -1,0 +1,77 @@
+"""Which part of a repository a task sees, and what must hold of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perago.tasks.guardrails import Guardrail, ListingGuardrail
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def normalize_prefix(prefix: str) -> str:
+    """One slash at either end is a matter of taste."""
+    return prefix.removeprefix("/").removesuffix("/")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpec:
+    """The projection a task works on.
+
+    ``prefix`` is a folder of the repository (``/``: all of it); the task sees the objects below
+    it, by paths relative to it. With ``read_only`` nothing is ever published.
+    """
+
+    prefix: str = "/"
+    pre: Sequence[Guardrail] = ()
+    post: Sequence[Guardrail] = ()
+    read_only: bool = False
+
+    @property
+    def normal_prefix(self) -> str:
+        """The prefix without slashes at its ends; empty for the whole repository."""
+        return normalize_prefix(self.prefix)
+
+    def problems(self) -> Iterator[str]:
+        """Everything wrong with this spec, each with what to write instead."""
+        yield from _prefix_problems(self.prefix)
+        if self.read_only not in (True, False):
+            yield f"WorkspaceSpec.read_only must be True or False, not {self.read_only!r}"
+        for side in ("pre", "post"):
+            yield from _guardrail_problems(side, getattr(self, side))
+
+
+def _prefix_problems(prefix: object) -> Iterator[str]:
+    if not isinstance(prefix, str):
+        yield f"WorkspaceSpec.prefix must be a string, not {prefix!r}"
+        return
+    if prefix == "":
+        yield "WorkspaceSpec.prefix must not be empty: write '/' for the whole repository"
+        return
+    normal = normalize_prefix(prefix)
+    segments = normal.split("/") if normal else []
+    bad = any(segment in {"", ".", ".."} for segment in segments)
+    if bad or "\\" in prefix or _CONTROL.search(prefix):
+        yield (
+            f"WorkspaceSpec.prefix {prefix!r}: write a folder like 'audio/render', "
+            "without '.', '..', '//', backslashes or control characters"
+        )
+    if segments[:1] == ["_lakefs_actions"]:
+        yield "WorkspaceSpec.prefix: _lakefs_actions/ is never part of a workspace"
+
+
+def _guardrail_problems(side: str, guardrails: object) -> Iterator[str]:
+    if isinstance(guardrails, str) or not isinstance(guardrails, Sequence):
+        yield f"WorkspaceSpec.{side} must be a list of guardrails, not {guardrails!r}"
+        return
+    for guardrail in guardrails:
+        if isinstance(guardrail, ListingGuardrail):
+            if problem := guardrail.problem():
+                yield f"WorkspaceSpec.{side}: {problem}"
+        elif not callable(guardrail):
+            yield (
+                f"WorkspaceSpec.{side}: {guardrail!r} is no guardrail; write require_file(…), "
+                "require_glob(…) or a function that takes the workspace"
+            )
