@@ -1,0 +1,162 @@
+"""Attempts as Conductor knows them. SDK models are mapped here and go no further."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from conductor.client.configuration.configuration import Configuration
+from conductor.client.configuration.settings.authentication_settings import AuthenticationSettings
+from conductor.client.http.api.task_resource_api import TaskResourceApi
+from conductor.client.http.api_client import ApiClient
+from conductor.client.http.models.task import Task
+from conductor.client.http.models.task_exec_log import TaskExecLog
+from conductor.client.http.models.task_result import TaskResult
+from tenacity import (
+    retry,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from perago.conductor.connection import ConductorConnection
+from perago.conductor.errors import translated
+from perago.errors import BackendUnavailableError, NotFoundError
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.identity import Attempt, Claim
+from perago.protocol.outcome import Completed, Outcome
+
+_LONGEST_POLL_MS = 5000
+# Conductor keeps the first ten log entries of an update and drops the rest.
+_MAX_LOG_ENTRIES = 10
+
+_repeatable = retry(
+    retry=retry_if_exception_type(BackendUnavailableError),
+    stop=stop_after_attempt(4),
+    wait=wait_random_exponential(multiplier=0.2, max=3),
+    reraise=True,
+)
+
+
+def connect(connection: ConductorConnection) -> ApiClient:
+    """The SDK's client over a connection with our timeouts and no silent retries."""
+    credentials = None
+    if connection.auth_key and connection.auth_secret:
+        credentials = AuthenticationSettings(
+            key_id=connection.auth_key, key_secret=connection.auth_secret.get_secret_value()
+        )
+    configuration = Configuration(
+        server_api_url=connection.api, authentication_settings=credentials
+    )
+    configuration.http_connection = httpx.Client(
+        timeout=httpx.Timeout(connection.read_timeout, connect=connection.connect_timeout),
+        transport=httpx.HTTPTransport(retries=0),
+        follow_redirects=False,
+    )
+    return ApiClient(configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A polled task: our claim on it, and its input."""
+
+    claim: Claim
+    task_type: str
+    payload: dict[str, Any]
+    response_timeout_seconds: float
+
+
+class ConductorAttempts:
+    """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
+
+    def __init__(self, connection: ConductorConnection) -> None:
+        self._api = TaskResourceApi(connect(connection))
+        self._timeout = (connection.connect_timeout, connection.read_timeout)
+
+    def poll(
+        self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
+    ) -> Delivery | None:
+        """Ask for one task under a worker id that is used for this poll only."""
+        wait_ms = min(wait_ms, _LONGEST_POLL_MS)
+        options: dict[str, Any] = {"domain": domain} if domain else {}
+        with translated(f"poll for {task_type!r}"):
+            tasks: list[Task] = self._api.batch_poll(
+                task_type,
+                workerid=token,
+                count=1,
+                timeout=wait_ms,
+                _request_timeout=(self._timeout[0], self._timeout[1] + wait_ms / 1000),
+                **options,
+            )
+        return _delivery(tasks[0], token) if tasks else None
+
+    @_repeatable
+    def read(self, task_id: str) -> AttemptSnapshot:
+        with translated(f"read task {task_id}"):
+            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
+        if task is None:
+            raise NotFoundError(f"Conductor has no task {task_id}")
+        return AttemptSnapshot(
+            status=str(task.status),
+            workflow_instance_id=task.workflow_instance_id,
+            task_id=task.task_id,
+            retry_count=task.retry_count or 0,
+            worker_id=task.worker_id,
+            response_timeout_seconds=float(task.response_timeout_seconds or 0),
+            retried_task_id=task.retried_task_id or None,
+        )
+
+    @_repeatable
+    def renew(self, claim: Claim) -> None:
+        """Extend the lease. Only for a claim that was just read and found ours."""
+        result = _result(claim, "IN_PROGRESS")
+        result.extend_lease = True
+        self._update(result, f"extend the lease of task {claim.attempt.task_id}")
+
+    def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
+        """Post an outcome. Only for a claim that was just read and found ours."""
+        if isinstance(outcome, Completed):
+            result = _result(claim, "COMPLETED")
+            result.output_data = outcome.output
+        else:
+            result = _result(claim, outcome.disposition.value)
+            result.reason_for_incompletion = outcome.reason
+        result.logs = [
+            TaskExecLog(log=line, task_id=claim.attempt.task_id) for line in logs[:_MAX_LOG_ENTRIES]
+        ]
+        self._update(result, f"complete task {claim.attempt.task_id}")
+
+    def _update(self, result: TaskResult, what: str) -> None:
+        with translated(what):
+            self._api.update_task(result, _request_timeout=self._timeout)
+
+
+def _result(claim: Claim, status: str) -> TaskResult:
+    attempt = claim.attempt
+    return TaskResult(
+        workflow_instance_id=attempt.workflow_instance_id,
+        task_id=attempt.task_id,
+        worker_id=claim.token,
+        status=status,
+    )
+
+
+def _delivery(task: Task, token: str) -> Delivery:
+    attempt = Attempt(
+        workflow_instance_id=task.workflow_instance_id,
+        task_id=task.task_id,
+        retry_count=task.retry_count or 0,
+        reference_name=task.reference_task_name,
+        seq=task.seq or 0,
+        iteration=task.iteration or 0,
+        workflow_name=task.workflow_type or "",
+        retried_task_id=task.retried_task_id or None,
+        scheduled_ms=task.scheduled_time or 0,
+    )
+    return Delivery(
+        claim=Claim(attempt, token),
+        task_type=task.task_def_name or task.task_type,
+        payload=dict(task.input_data or {}),
+        response_timeout_seconds=float(task.response_timeout_seconds or 0),
+    )

@@ -1,0 +1,61 @@
+"""The one place where the Conductor SDK's errors become ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+from conductor.client.http.rest import ApiException
+
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendRefusedError,
+    BackendUnavailableError,
+    ConflictError,
+    NotFoundError,
+)
+
+_MAX_TEXT = 300
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Run one request. Every change we ask of Conductor is read back, so none is 'lost'."""
+    try:
+        yield
+    except ApiException as error:
+        raise _from_api(what, error) from None
+    except httpx.HTTPError as error:
+        raise BackendUnavailableError(
+            f"Conductor did not answer to {what}: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _from_api(what: str, error: ApiException) -> BackendError:
+    status = int(error.status or 0)
+    text = _message(error)
+    if status == 0:
+        return BackendUnavailableError(f"Conductor did not answer to {what}: {text}")
+    message = f"Conductor could not {what}: {status} {text}"
+    if status in {401, 403}:
+        return BackendDeniedError(message)
+    if status == 404:
+        return NotFoundError(message)
+    if status == 409:
+        return ConflictError(message)
+    if status == 429 or status >= 500:
+        return BackendUnavailableError(message)
+    return BackendRefusedError(message)
+
+
+def _message(error: ApiException) -> str:
+    body = getattr(error, "body", None)
+    try:
+        text = str(json.loads(body)["message"]) if body else str(error.reason or "")
+    except (ValueError, KeyError, TypeError):
+        text = str(body)
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"

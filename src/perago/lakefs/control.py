@@ -1,0 +1,173 @@
+"""The control plane: commits, branches, merges. One bounded request each, never repeated blindly.
+
+Only reads, and the deletion of a branch that nobody else uses, are tried again on an outage.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import lakefs_sdk
+from lakefs_sdk.client import LakeFSClient
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from perago.errors import (
+    BackendRefusedError,
+    BackendUnavailableError,
+    ConflictError,
+    LostReplyError,
+    NotFoundError,
+)
+from perago.lakefs.connection import LakeFSConnection
+from perago.lakefs.errors import translated
+from perago.lakefs.fence import ACTION_PATH
+from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+
+Answer = TypeVar("Answer")
+
+_ACTIONS = "_lakefs_actions/"
+_CLEANUP_TIMEOUT = (2.0, 10.0)
+
+
+def connect(connection: LakeFSConnection) -> LakeFSClient:
+    """The SDK's client, without its silent retries, which also repeat writes."""
+    configuration = lakefs_sdk.Configuration(
+        host=connection.api,
+        username=connection.access_key_id,
+        password=connection.secret_access_key.get_secret_value(),
+    )
+    configuration.retries = False
+    return LakeFSClient(configuration)
+
+
+class LakeFSControl:
+    """Implements the protocol's ``Lake`` port."""
+
+    def __init__(self, connection: LakeFSConnection) -> None:
+        self._client = connect(connection)
+        self._timeout = (connection.connect_timeout, connection.read_timeout)
+
+    def get_commit(self, repository: str, commit_id: str) -> Commit:
+        what = f"read commit {commit_id} of {repository!r}"
+        commit = self._read(what, self._client.commits_api.get_commit, repository, commit_id)
+        if commit.id != commit_id:
+            # LakeFS also takes abbreviations, tags and branch names here.
+            raise NotFoundError(f"{commit_id} is not the full id of a commit in {repository!r}")
+        return Commit(commit.id, tuple(commit.parents), dict(commit.metadata or {}))
+
+    def get_head(self, repository: str, branch: str) -> Commit:
+        what = f"read branch {branch!r} of {repository!r}"
+        found = self._read(what, self._client.branches_api.get_branch, repository, branch)
+        return self.get_commit(repository, found.commit_id)
+
+    def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
+        what = f"compare branch {branch!r} of {repository!r} with its HEAD"
+        diff = self._client.branches_api.diff_branch
+        return bool(self._read(what, diff, repository, branch, amount=1).results)
+
+    def changes_actions(self, repository: str, commit: Commit) -> bool:
+        if commit.first_parent is None:
+            return False
+        what = f"compare commit {commit.id} of {repository!r} with its parent"
+        diff = self._client.refs_api.diff_refs
+        found = self._read(
+            what, diff, repository, commit.first_parent, commit.id, prefix=_ACTIONS, amount=1
+        )
+        return bool(found.results)
+
+    def has_fence(self, repository: str, ref: str) -> bool:
+        stat = self._client.objects_api.stat_object
+        try:
+            self._read(f"look for the fence at {ref}", stat, repository, ref, ACTION_PATH)
+        except NotFoundError:
+            return False
+        return True
+
+    def create_branch(self, staging: StagingBranch, source: str) -> None:
+        creation = lakefs_sdk.BranchCreation(name=staging.branch, source=source)
+        with translated(f"create branch {staging.branch!r}", changes=True):
+            self._client.branches_api.create_branch(
+                staging.repository, creation, _request_timeout=self._timeout
+            )
+
+    def delete_branch(self, staging: StagingBranch) -> None:
+        try:
+            self._read(
+                f"delete branch {staging.branch!r}",
+                self._client.branches_api.delete_branch,
+                staging.repository,
+                staging.branch,
+                _request_timeout=_CLEANUP_TIMEOUT,
+            )
+        except NotFoundError:
+            return
+
+    def commit(
+        self, staging: StagingBranch, message: str, metadata: dict[str, str]
+    ) -> StagedWorkspace:
+        creation = lakefs_sdk.CommitCreation(message=message, metadata=metadata)
+        with translated(f"commit branch {staging.branch!r}", changes=True):
+            made = self._client.commits_api.commit(
+                staging.repository, staging.branch, creation, _request_timeout=self._timeout
+            )
+        return StagedWorkspace(staging.repository, staging.branch, made.id)
+
+    def merge(
+        self,
+        staged: StagedWorkspace,
+        target: str,
+        *,
+        message: str,
+        metadata: dict[str, str],
+        timeout: float,
+    ) -> str:
+        merge = lakefs_sdk.Merge(message=message, metadata=metadata, squash_merge=True)
+        with translated(f"merge {staged.commit} into {target!r}", changes=True):
+            result = self._client.refs_api.merge_into_branch(
+                staged.repository, staged.commit, target, merge=merge, _request_timeout=timeout
+            )
+        return str(result.reference)
+
+    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
+        with translated(f"relocate {branch!r} to {commit_id}", changes=True):
+            self._client.experimental_api.hard_reset_branch(
+                repository, branch, commit_id, _request_timeout=timeout
+            )
+
+    def tag(self, repository: str, tag: str, commit_id: str) -> None:
+        creation = lakefs_sdk.TagCreation(id=tag, ref=commit_id)
+        create = self._client.tags_api.create_tag
+        try:
+            self._read(f"create tag {tag!r}", create, repository, creation)
+        except ConflictError:
+            get = self._client.tags_api.get_tag
+            if self._read(f"read tag {tag!r}", get, repository, tag).commit_id != commit_id:
+                raise
+
+    def _read(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """A request that may be repeated: it reads, or doing it twice is doing it once."""
+        kwargs.setdefault("_request_timeout", self._timeout)
+        for attempt in _patiently():
+            with attempt, translated(what):
+                return call(*args, **kwargs)
+        raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _patiently() -> Retrying:
+    return Retrying(
+        retry=retry_if_exception(_is_passing),
+        stop=stop_after_attempt(4),
+        wait=wait_random_exponential(multiplier=0.2, max=3),
+        reraise=True,
+    )
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, BackendUnavailableError) and not isinstance(
+        error, LostReplyError | BackendRefusedError
+    )

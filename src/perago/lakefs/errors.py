@@ -1,0 +1,103 @@
+"""The one place where foreign errors become ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import urllib3.exceptions as http
+from lakefs_sdk.exceptions import ApiException
+from obstore.exceptions import (
+    BaseError,
+    GenericError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.exceptions import NotFoundError as StoreNotFoundError
+
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendRefusedError,
+    BackendUnavailableError,
+    ConflictError,
+    LostReplyError,
+    NotFoundError,
+)
+
+_NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
+_MAX_TEXT = 300
+
+
+@contextmanager
+def translated(what: str, *, changes: bool = False) -> Iterator[None]:
+    """Run one request. With ``changes``, an answer that never came may hide a change."""
+    try:
+        yield
+    except ApiException as error:
+        raise _from_status(what, error.status or 0, _message(error), changes=changes) from None
+    except http.HTTPError as error:
+        raise _from_transport(what, error, changes=changes) from None
+    except BaseError as error:
+        raise _from_store(what, error) from None
+
+
+def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:
+    """The error for an answer that was read without the SDK."""
+    return _from_status(what, status, _text_of(body), changes=changes)
+
+
+def _from_status(what: str, status: int, text: str, *, changes: bool) -> BackendError:
+    message = f"LakeFS could not {what}: {status} {text}"
+    if status in {401, 403}:
+        return BackendDeniedError(message)
+    if status == 404:
+        return NotFoundError(message)
+    if status == 409:
+        return ConflictError(message)
+    if status == 429:
+        return BackendUnavailableError(message)
+    if 400 <= status < 500:
+        return BackendRefusedError(message)
+    if changes and status >= 500:
+        # The server or a proxy gave up; what it had done by then nobody said.
+        return LostReplyError(message)
+    return BackendUnavailableError(message)
+
+
+def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> BackendError:
+    cause = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
+    message = f"LakeFS did not answer to {what}: {type(cause).__name__}: {_shorten(str(cause))}"
+    if changes and not isinstance(cause, _NEVER_SENT):
+        return LostReplyError(message)
+    return BackendUnavailableError(message)
+
+
+def _from_store(what: str, error: BaseError) -> BackendError:
+    message = f"LakeFS could not {what}: {_shorten(str(error))}"
+    if isinstance(error, StoreNotFoundError):
+        return NotFoundError(message)
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return BackendDeniedError(message)
+    if isinstance(error, GenericError):
+        return BackendUnavailableError(message)
+    return BackendRefusedError(message)
+
+
+def _message(error: ApiException) -> str:
+    return _text_of(error.body) if error.body else str(error.reason or "")
+
+
+def _text_of(body: bytes | str) -> str:
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    try:
+        message = json.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        message = text
+    return _shorten(str(message))
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,89 @@
+"""The Conductor TaskDef of a task: a plain dict, in a stable order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from perago.tasks.definition import TaskDefinition
+
+_WORKSPACE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "repository": {"type": "string"},
+        "branch": {"type": "string"},
+        "ref_type": {"const": "commit"},
+        "refType": {"const": "commit"},
+        "ref": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    },
+    "required": ["repository", "branch", "ref"],
+    "oneOf": [{"required": ["ref_type"]}, {"required": ["refType"]}],
+    "additionalProperties": False,
+}
+
+
+def build_taskdef(definition: TaskDefinition) -> dict[str, Any]:
+    """What ``perago extract`` prints and ``perago register`` sends."""
+    retry, timeout = definition.controls.retry, definition.controls.timeout
+    limits = definition.controls.limits
+    with_workspace = definition.workspace is not None
+    taskdef: dict[str, Any] = {
+        "name": definition.name,
+        "description": definition.description,
+        "ownerEmail": definition.owner_email,
+        "inputKeys": ["workspace", "params"] if with_workspace else ["params"],
+        "outputKeys": ["workspace", "result"] if with_workspace else ["result"],
+        "retryCount": retry.count,
+        "retryLogic": retry.logic,
+        "retryDelaySeconds": retry.delay_seconds,
+        "backoffScaleFactor": retry.backoff_scale_factor,
+        "timeoutSeconds": timeout.total_seconds,
+        "timeoutPolicy": timeout.action,
+        "responseTimeoutSeconds": timeout.response_seconds,
+        "pollTimeoutSeconds": timeout.poll_seconds,
+        "inputSchema": _schema(definition, "input", "params", definition.params_model),
+        "outputSchema": _schema(definition, "output", "result", definition.result_model),
+        "enforceSchema": False,
+    }
+    if limits.concurrent is not None:
+        taskdef["concurrentExecLimit"] = limits.concurrent
+    if limits.rate is not None:
+        taskdef["rateLimitPerFrequency"] = limits.rate
+        taskdef["rateLimitFrequencyInSeconds"] = limits.rate_window_seconds
+    return taskdef
+
+
+def taskdef_warnings(definition: TaskDefinition) -> list[str]:
+    """What is allowed but likely to hurt."""
+    budget, timeout = definition.controls.publish_budget, definition.controls.timeout
+    if budget is not None and timeout.response_seconds < budget.total_seconds:
+        return [
+            f"task {definition.name!r}: responseTimeoutSeconds is {timeout.response_seconds}, "
+            f"shorter than the publish budget of {budget.total_seconds:g} s; it must cover the "
+            "whole attempt"
+        ]
+    return []
+
+
+def _schema(
+    definition: TaskDefinition, side: str, key: str, model: type[BaseModel]
+) -> dict[str, Any]:
+    """A JSON Schema of one side of the contract, with ``$defs`` at its top."""
+    mode: Any = "validation" if side == "input" else "serialization"
+    schema = model.model_json_schema(mode=mode, ref_template="#/$defs/{model}")
+    defs = schema.pop("$defs", {})
+    if "$ref" in schema and len(schema) == 1:  # a recursive model refers to itself
+        schema = {"$ref": schema["$ref"]}
+    with_workspace = definition.workspace is not None
+    properties = {"workspace": _WORKSPACE_SCHEMA, key: schema} if with_workspace else {key: schema}
+    data: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    if defs:
+        data["$defs"] = dict(sorted(defs.items()))
+    return {"name": f"{definition.name}.{side}", "version": 1, "type": "JSON", "data": data}

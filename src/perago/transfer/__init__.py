@@ -1,0 +1,1 @@
+"""Moving a projection between LakeFS and a folder: list, fetch, compare, stage."""

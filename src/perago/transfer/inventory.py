@@ -1,0 +1,86 @@
+"""What is remote: objects as a store lists them, and the port to that store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteObject:
+    """One object of a listing."""
+
+    key: str
+    size: int
+    checksum: str
+    content_type: str = DEFAULT_CONTENT_TYPE
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class ObjectStore(Protocol):
+    """The data plane of LakeFS. Reads, writes and deletes may be repeated by the adapter."""
+
+    def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        """Every object whose key begins with ``prefix``, in key order."""
+        ...
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        """The bytes of one object, in bounded pieces."""
+        ...
+
+    def write(
+        self,
+        repository: str,
+        branch: str,
+        key: str,
+        source: Path,
+        *,
+        content_type: str,
+        metadata: dict[str, str],
+    ) -> None:
+        """Upload one file, in bounded pieces."""
+        ...
+
+    def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
+        """Delete objects; at most 1000 keys. A key that is not there is fine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The objects below a prefix, by their relative path."""
+
+    files: dict[str, RemoteObject]
+    # Zero-byte objects whose key ends in a slash stand for folders (Hadoop and S3 tools).
+    markers: dict[str, RemoteObject]
+
+
+ATTEMPT_MARKER = ".perago-attempt.json"
+ACTIONS_FOLDER = "_lakefs_actions/"
+
+
+def project(objects: Iterable[RemoteObject], prefix: str) -> Projection:
+    """Map a listing to relative paths. ``prefix`` is a folder without slashes at its ends."""
+    start = f"{prefix}/" if prefix else ""
+    files: dict[str, RemoteObject] = {}
+    markers: dict[str, RemoteObject] = {}
+    for item in objects:
+        if not item.key.startswith(start) or (not prefix and item.key.startswith(ACTIONS_FOLDER)):
+            continue
+        path = item.key[len(start) :]
+        if path in {"", ATTEMPT_MARKER}:
+            continue
+        if path.endswith("/") and item.size == 0:
+            markers[path[:-1]] = item
+        else:
+            files[path] = item
+    return Projection(files, markers)
+
+
+def listing_prefix(prefix: str) -> str:
+    """What to ask a listing for, so that ``audio`` does not bring ``audio-archive/``."""
+    return f"{prefix}/" if prefix else ""
