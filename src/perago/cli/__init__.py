@@ -9,6 +9,8 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.register import register
+from perago.cli.start import start
 from perago.errors import PeragoError
 
 app = typer.Typer(
@@ -18,6 +20,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+
+
+app.command()(register)
+app.command()(start)
 
 
 @app.callback()

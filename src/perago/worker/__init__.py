@@ -1,0 +1,1 @@
+"""The worker: polls Conductor, runs attempts, reports them."""

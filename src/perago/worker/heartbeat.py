@@ -1,0 +1,57 @@
+"""Keeping a lease while an attempt runs."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from perago.errors import BackendError, StaleAttemptError
+from perago.protocol.fences import assert_current_attempt_snapshot
+from perago.protocol.identity import Claim
+from perago.protocol.ports import Attempts
+
+_LONGEST_INTERVAL = 30.0
+_log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """Renews a claim's lease on a thread of its own, and only after reading it as still ours.
+
+    A heartbeat in flight can overwrite a completion in Conductor, so leaving the context joins
+    the thread before anything is posted.
+    """
+
+    def __init__(self, attempts: Attempts, claim: Claim, response_timeout_seconds: float) -> None:
+        self._attempts = attempts
+        self._claim = claim
+        self._interval = min(response_timeout_seconds / 3 or _LONGEST_INTERVAL, _LONGEST_INTERVAL)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="perago-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval):
+            try:
+                fresh = self._attempts.read(self._claim.attempt.task_id)
+                assert_current_attempt_snapshot(self._claim, fresh)
+                self._attempts.renew(self._claim)
+            except StaleAttemptError as error:
+                _log.warning("lease_lost", reason=str(error))
+                return
+            except BackendError as error:
+                _log.warning("heartbeat_failed", reason=str(error))
