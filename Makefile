@@ -24,13 +24,16 @@ test: $(READY)
 	$(BIN)/python -m pytest
 
 check: $(READY)
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/mypy src tests examples
+	$(BIN)/ruff check src tests examples docs
+	$(BIN)/ruff format --check src tests examples docs
+	$(BIN)/mypy src tests examples docs
 	$(BIN)/lint-imports
 
 bench: $(READY)
 	$(BIN)/python -m pytest tests/bench -m bench -p no:cacheprovider
+
+docs: $(READY)
+	@$(BIN)/python docs/build.py
 
 # Regenerates the pins; needs `uv` on PATH. Addresses of registries are never written.
 lock:
