@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.dev import dev_app
 from perago.errors import PeragoError
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(dev_app, name="dev")
 
 
 @app.callback()
