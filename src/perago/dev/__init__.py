@@ -10,7 +10,7 @@
 
 from perago.dev.control import Health, ServerStatus, inspect, shut_down
 from perago.dev.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
-from perago.dev.stack import Stack, default_data_dir
+from perago.dev.stack import Stack, default_data_dir, obtain
 
 __all__ = [
     "ConductorEndpoint",
@@ -22,5 +22,6 @@ __all__ = [
     "Stack",
     "default_data_dir",
     "inspect",
+    "obtain",
     "shut_down",
 ]

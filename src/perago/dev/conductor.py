@@ -10,7 +10,7 @@ from perago.dev import ivy, java
 from perago.dev.cache import Cache
 from perago.dev.endpoints import ConductorEndpoint
 from perago.dev.ports import LOOPBACK
-from perago.dev.server import Command, Server, answers, environment_without
+from perago.dev.server import Command, Server, answers, emptied, environment_without
 from perago.errors import SetupError
 
 VERSION = "3.32.3"
@@ -41,8 +41,7 @@ class Conductor(Server):
         # Java first: a missing one should be said before half a gigabyte is fetched.
         executable = java.find(java.CONDUCTOR)
         jar = find_or_fetch(Cache.of_user())
-        scratch = self.home / "tmp"
-        scratch.mkdir(exist_ok=True)
+        scratch = emptied(self.home / "tmp")
         database = f"{self.home / 'conductor.db'}?busy_timeout=15000&journal_mode=WAL"
         # Tuned for a quick start and a small footprint, not for throughput.
         machine = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -174,6 +175,13 @@ def listens(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def emptied(directory: Path) -> Path:
+    """The directory, made anew: a killed server leaves its scratch files behind."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(mode=0o700)
+    return directory
 
 
 def write_private(path: Path, text: str) -> None:

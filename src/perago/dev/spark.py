@@ -11,7 +11,14 @@ from perago.dev.cache import Cache
 from perago.dev.endpoints import LakeFSEndpoint, SparkEndpoint
 from perago.dev.leash import Leash
 from perago.dev.ports import LOOPBACK
-from perago.dev.server import Command, Server, environment_without, listens, write_private
+from perago.dev.server import (
+    Command,
+    Server,
+    emptied,
+    environment_without,
+    listens,
+    write_private,
+)
 from perago.errors import SetupError
 
 VERSION = "4.1.2"
@@ -74,19 +81,17 @@ class Spark(Server):
 
     def prepare(self) -> Command:
         executable = java.find(java.SPARK)
-        jars = Cache.of_user().obtain(
-            f"spark-s3a-{VERSION}", lambda directory: ivy.retrieve(_REQUEST, directory)
-        )
+        jars = find_or_fetch(Cache.of_user())
+        scratch = emptied(self.home / "tmp")
         # An empty folder: whatever the user's spark-defaults.conf says is not for this server.
-        for folder in ("conf", "tmp"):
-            (self.home / folder).mkdir(exist_ok=True)
+        conf = emptied(self.home / "conf")
         properties = self.home / "spark.properties"
-        write_private(properties, _as_properties(self._settings(jars)))
+        write_private(properties, _as_properties(self._settings(jars, scratch)))
         home = ivy.pyspark_home()
         env = {
             **environment_without("SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "LAKECTL_"),
             "SPARK_HOME": str(home),
-            "SPARK_CONF_DIR": str(self.home / "conf"),
+            "SPARK_CONF_DIR": str(conf),
             "SPARK_SCALA_VERSION": _SCALA,
             "SPARK_LOCAL_IP": LOOPBACK,
             "JAVA_HOME": str(executable.parents[1]),
@@ -99,8 +104,7 @@ class Spark(Server):
         # The port is opened last, when the session is there.
         return listens(self.port)
 
-    def _settings(self, jars: Path) -> dict[str, str]:
-        scratch = str(self.home / "tmp")
+    def _settings(self, jars: Path, scratch: Path) -> dict[str, str]:
         return {
             "spark.app.name": "perago-dev",
             "spark.master": "local[*]",
@@ -110,7 +114,7 @@ class Spark(Server):
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
-            "spark.local.dir": scratch,
+            "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.home / "warehouse"),
             "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": str(self.port),
@@ -119,7 +123,12 @@ class Spark(Server):
         }
 
 
-def s3a_settings(lakefs: LakeFSEndpoint, scratch: str) -> dict[str, str]:
+def find_or_fetch(cache: Cache) -> Path:
+    """The folder with the jars that pyspark lacks for LakeFS, fetched once into the cache."""
+    return cache.obtain(f"spark-s3a-{VERSION}", lambda folder: ivy.retrieve(_REQUEST, folder))
+
+
+def s3a_settings(lakefs: LakeFSEndpoint, scratch: Path) -> dict[str, str]:
     """Spark settings with which ``s3a://REPOSITORY/REF/PATH`` is LakeFS."""
     cloud = "org.apache.spark.internal.io.cloud"
     hadoop = {
@@ -133,7 +142,7 @@ def s3a_settings(lakefs: LakeFSEndpoint, scratch: str) -> dict[str, str]:
         ),
         "fs.s3a.path.style.access": "true",
         "fs.s3a.connection.ssl.enabled": "false",
-        "fs.s3a.buffer.dir": scratch,
+        "fs.s3a.buffer.dir": str(scratch),
         # The default committer renames, which LakeFS can only do by copying the data.
         "fs.s3a.committer.name": "magic",
         "mapreduce.outputcommitter.factory.scheme.s3a": (

@@ -12,7 +12,9 @@ from typing import Self
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import ports, process
+from perago.dev import conductor, lakefs, ports, process
+from perago.dev import spark as spark_server
+from perago.dev.cache import Cache
 from perago.dev.conductor import Conductor
 from perago.dev.endpoints import Endpoints
 from perago.dev.lakefs import LakeFS
@@ -29,6 +31,15 @@ _WATCH_SECONDS = 0.5
 def default_data_dir() -> Path:
     """Where a stack lives when nobody says otherwise."""
     return platformdirs.user_data_path("perago") / "dev"
+
+
+def obtain(*, spark: bool = True) -> None:
+    """Find, build and fetch everything a stack is run from, and start nothing."""
+    cache = Cache.of_user()
+    lakefs.find_or_build(cache)
+    conductor.find_or_fetch(cache)
+    if spark:
+        spark_server.find_or_fetch(cache)
 
 
 class Stack:
