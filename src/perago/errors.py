@@ -22,9 +22,10 @@ PeragoError
     ├── BackendUnavailableError  no answer, or an answer that says "later"
     │   └── LostReplyError         a change was asked for and the reply was lost
     ├── BackendDeniedError       credentials or rights are missing
-    └── BackendRefusedError      the server understood and said no
-        ├── NotFoundError
-        └── ConflictError
+    ├── BackendRefusedError      the server understood and said no
+    │   ├── NotFoundError
+    │   └── ConflictError
+    └── ServerError              an embedded server died or did not become healthy
 
 Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
 a ``hint`` that says what to do, a ``disposition`` that says what Conductor is told, and the
@@ -233,3 +234,10 @@ class ConflictError(BackendRefusedError):
     """What was asked for clashes with what is there."""
 
     code = "PRG-605"
+
+
+class ServerError(BackendError):
+    """An embedded server died, or did not become healthy in its time."""
+
+    code = "PRG-606"
+    hint = "Read the whole log with `perago dev logs`, then start the stack again."

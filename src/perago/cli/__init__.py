@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.dev import dev_app
 from perago.cli.register import register
 from perago.cli.start import start
 from perago.errors import PeragoError
@@ -20,8 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-
-
+app.add_typer(dev_app, name="dev")
 app.command()(register)
 app.command()(start)
 

@@ -1,0 +1,93 @@
+"""The Conductor server: one jar, with SQLite for everything it keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from perago.dev import ivy, java
+from perago.dev.cache import Cache
+from perago.dev.endpoints import ConductorEndpoint
+from perago.dev.ports import LOOPBACK
+from perago.dev.server import Command, Server, answers, emptied, environment_without
+from perago.errors import SetupError
+
+VERSION = "3.32.3"
+_JAR = f"conductor-server-{VERSION}-boot.jar"
+_SHA256 = "6b1615a5beb82bbbfa05219d0f1b84440aa8c0bef1371662803ef5588d7d507b"
+_REQUEST = ivy.Request(
+    title=f"fetch Conductor {VERSION}",
+    dependencies=(ivy.Coordinates("org.conductoross", "conductor-server", VERSION, "boot"),),
+    excluded_organisations=(),
+    expected_bytes=457_760_812,
+    way_round="download the server's `boot` jar yourself and name it by PERAGO_CONDUCTOR_JAR",
+)
+
+
+class Conductor(Server):
+    """Conductor without its UI, its AI integrations and its scheduler."""
+
+    name = "conductor"
+    # It takes half a minute on two free cores; a loaded machine may need much longer.
+    startup_seconds = 240.0
+
+    @property
+    def endpoint(self) -> ConductorEndpoint:
+        """Where clients find it."""
+        return ConductorEndpoint.at(self.port)
+
+    def prepare(self) -> Command:
+        # Java first: a missing one should be said before half a gigabyte is fetched.
+        executable = java.find(java.CONDUCTOR)
+        jar = find_or_fetch(Cache.of_user())
+        scratch = emptied(self.home / "tmp")
+        database = f"{self.home / 'conductor.db'}?busy_timeout=15000&journal_mode=WAL"
+        # Tuned for a quick start and a small footprint, not for throughput.
+        machine = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        settings = {
+            "server.address": LOOPBACK,
+            "server.port": self.port,
+            "spring.datasource.url": f"jdbc:sqlite:{database}",
+            "conductor.integrations.ai.enabled": "false",
+            "conductor.scheduler.enabled": "false",
+            "conductor.app.sweeperThreadCount": 2,
+            "conductor.app.taskExecutionPostponeDuration": "1s",
+        }
+        arguments = [str(executable), *machine, f"-Djava.io.tmpdir={scratch}", "-jar"]
+        arguments += [str(jar), *(f"--{key}={value}" for key, value in settings.items())]
+        # Spring reads settings from the environment, too.
+        env = environment_without("CONDUCTOR_", "SPRING_", "SERVER_", "MANAGEMENT_", "LAKECTL_")
+        return Command(arguments, env)
+
+    def healthy(self) -> bool:
+        return is_healthy(self.port)
+
+
+def is_healthy(port: int) -> bool:
+    """Whether Conductor answers API calls. Its actuator says DOWN for want of Elasticsearch."""
+    return answers(port, "/health") and answers(port, "/api/metadata/taskdefs")
+
+
+def find_or_fetch(cache: Cache) -> Path:
+    """The jar named by PERAGO_CONDUCTOR_JAR, else fetched once into the cache."""
+    if named := os.environ.get("PERAGO_CONDUCTOR_JAR"):
+        jar = Path(named).absolute()
+        if not jar.is_file():
+            raise SetupError(
+                f"PERAGO_CONDUCTOR_JAR names {named}, which is not a file",
+                hint="Name the server's `boot` jar, or unset the variable.",
+            )
+        return jar
+    return cache.obtain(f"conductor-{VERSION}", _fetch) / _JAR
+
+
+def _fetch(directory: Path) -> None:
+    ivy.retrieve(_REQUEST, directory)
+    with (directory / _JAR).open("rb") as jar:
+        found = hashlib.file_digest(jar, "sha256").hexdigest()
+    if found != _SHA256:
+        raise SetupError(
+            f"the fetched Conductor {VERSION} is not the released one: its SHA-256 is {found}",
+            hint=f"Try again from another network or mirror, or {_REQUEST.way_round}.",
+        )

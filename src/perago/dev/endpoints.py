@@ -1,0 +1,72 @@
+"""Where the servers of a stack are reached, and with what."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perago.dev.ports import LOOPBACK
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class LakeFSEndpoint(_Value):
+    """LakeFS: its API and its S3 gateway share the address and the credentials."""
+
+    endpoint: str
+    access_key_id: str
+    # Not in `repr`, so that a log line or a traceback never shows it.
+    secret_access_key: str = Field(repr=False)
+
+    @classmethod
+    def at(cls, port: int, access_key_id: str, secret_access_key: str) -> LakeFSEndpoint:
+        """The endpoint of a LakeFS on a loopback port."""
+        return cls(
+            endpoint=f"http://{LOOPBACK}:{port}",
+            access_key_id=access_key_id,
+            secret_access_key=secret_access_key,
+        )
+
+
+class ConductorEndpoint(_Value):
+    """Conductor: the root of its API. It asks for no credentials."""
+
+    server_url: str
+
+    @classmethod
+    def at(cls, port: int) -> ConductorEndpoint:
+        """The endpoint of a Conductor on a loopback port."""
+        return cls(server_url=f"http://{LOOPBACK}:{port}/api")
+
+
+class SparkEndpoint(_Value):
+    """Spark Connect: the connection string, which carries the token."""
+
+    remote: str = Field(repr=False)
+
+    @classmethod
+    def at(cls, port: int, token: str) -> SparkEndpoint:
+        """The endpoint of a Spark Connect server on a loopback port."""
+        # `localhost`, not 127.0.0.1: the client sends a token without TLS to that name only.
+        return cls(remote=f"sc://localhost:{port}/;token={token}")
+
+
+class Endpoints(_Value):
+    """What a client of the stack needs to know; ``spark`` is None while it does not run."""
+
+    lakefs: LakeFSEndpoint
+    conductor: ConductorEndpoint
+    spark: SparkEndpoint | None = None
+
+    def as_environment(self) -> dict[str, str]:
+        """The same under the names that lakectl, the Conductor SDKs and pyspark read."""
+        environment = {
+            "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.endpoint,
+            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": self.lakefs.access_key_id,
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": self.lakefs.secret_access_key,
+            "CONDUCTOR_SERVER_URL": self.conductor.server_url,
+        }
+        if self.spark is not None:
+            environment["SPARK_REMOTE"] = self.spark.remote
+        return environment

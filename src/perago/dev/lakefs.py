@@ -1,0 +1,158 @@
+"""The LakeFS server: found, or built from its Go module."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perago.dev import golang, tool
+from perago.dev.cache import Cache
+from perago.dev.endpoints import LakeFSEndpoint
+from perago.dev.leash import Leash
+from perago.dev.ports import LOOPBACK
+from perago.dev.progress import step
+from perago.dev.server import Command, Server, answers, environment_without, write_private
+from perago.errors import SetupError
+
+VERSION = "1.84.0"
+_MODULE = f"github.com/treeverse/lakefs@v{VERSION}"
+_STAMP = f"-X github.com/treeverse/lakefs/pkg/version.Version={VERSION}"
+# `go list -deps ./cmd/lakefs`: how many lines `go build -v` prints when nothing is built yet.
+_PACKAGES = 1449
+_DOWNLOAD_SECONDS = 900.0
+_BUILD_SECONDS = 3000.0
+_WAY_ROUND = f"install lakefs {VERSION} yourself and name it by PERAGO_LAKEFS_BIN"
+
+
+@dataclass(frozen=True)
+class LakeFSSecrets:
+    """What LakeFS encrypts and signs with, and its administrator's keys."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    encryption_key: str = field(repr=False)
+    signing_key: str = field(repr=False)
+
+
+class LakeFS(Server):
+    """LakeFS with its local key-value store and its local block store."""
+
+    name = "lakefs"
+    startup_seconds = 60.0
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int,
+        leash: Leash,
+        *,
+        secrets: LakeFSSecrets,
+        max_batch_delay: str | None,
+    ) -> None:
+        super().__init__(data_dir, port, leash)
+        self._secrets = secrets
+        self._max_batch_delay = max_batch_delay
+
+    @property
+    def endpoint(self) -> LakeFSEndpoint:
+        """Where clients find it."""
+        keys = self._secrets
+        return LakeFSEndpoint.at(self.port, keys.access_key_id, keys.secret_access_key)
+
+    def prepare(self) -> Command:
+        binary = find_or_build(Cache.of_user())
+        config = self.home / "lakefs.json"
+        write_private(config, json.dumps(self._settings(), indent=2))
+        # Its variables override the file.
+        env = environment_without("LAKEFS_", "LAKECTL_")
+        return Command([str(binary), "--config", str(config), "run"], env)
+
+    def healthy(self) -> bool:
+        return is_healthy(self.port, self.endpoint)
+
+    def _settings(self) -> dict[str, object]:
+        keys = self._secrets
+        # `sync_writes` off: what a process that crashes wrote is kept by the kernel all the same,
+        # and a development stack need not survive a power cut.
+        kv = {"path": str(self.home / "kv"), "sync_writes": False}
+        settings: dict[str, object] = {
+            "listen_address": f"{LOOPBACK}:{self.port}",
+            "database": {"type": "local", "local": kv},
+            "blockstore": {
+                "type": "local",
+                "local": {"path": str(self.home / "block")},
+                "signing": {"secret_key": keys.signing_key},
+            },
+            "auth": {"encrypt": {"secret_key": keys.encryption_key}},
+            "installation": {
+                "user_name": "admin",
+                "access_key_id": keys.access_key_id,
+                "secret_access_key": keys.secret_access_key,
+            },
+            "committed": {"local_cache": {"dir": str(self.home / "cache")}},
+            "stats": {"enabled": False},
+            "security": {"check_latest_version": False},
+        }
+        if self._max_batch_delay is not None:
+            settings["graveler"] = {"max_batch_delay": self._max_batch_delay}
+        return settings
+
+
+def is_healthy(port: int, endpoint: LakeFSEndpoint) -> bool:
+    """Whether our LakeFS, and not some other server, answers on the port."""
+    # The health page needs no credentials; a listing with them tells that it is this one.
+    user = f"{endpoint.access_key_id}:{endpoint.secret_access_key}".encode()
+    headers = {"Authorization": f"Basic {base64.b64encode(user).decode()}"}
+    return answers(port, "/_health") and answers(port, "/api/v1/repositories?amount=1", headers)
+
+
+def find_or_build(cache: Cache) -> Path:
+    """The binary named by PERAGO_LAKEFS_BIN, else on PATH, else built once into the cache."""
+    if named := os.environ.get("PERAGO_LAKEFS_BIN"):
+        if not os.access(named, os.X_OK):
+            raise SetupError(
+                f"PERAGO_LAKEFS_BIN names {named}, which cannot be run",
+                hint="Name a lakefs executable, or unset the variable.",
+            )
+        return Path(named).absolute()
+    if on_path := shutil.which("lakefs"):
+        return Path(on_path)
+    # The platform is in the name: home folders are shared between machines.
+    target = f"lakefs-{VERSION}-{platform.system()}-{platform.machine()}".lower()
+    return cache.obtain(target, _build) / "lakefs"
+
+
+def _build(directory: Path) -> None:
+    """Build in the module's own directory, where its go.mod and go.sum (and `replace`) apply."""
+    go = golang.find()
+    log = directory / "go.log"
+    with step(f"fetch the sources of LakeFS {VERSION}", 1, "packages"):
+        answer = tool.run(
+            [str(go.executable), "mod", "download", "-json", _MODULE],
+            what=f"fetch the sources of LakeFS {VERSION}",
+            cwd=directory,
+            log=log,
+            seconds=_DOWNLOAD_SECONDS,
+            env=go.env,
+            way_round=_WAY_ROUND,
+        )
+    sources = Path(json.loads(answer)["Dir"])
+    command = [str(go.executable), "build", "-v", "-trimpath", "-ldflags", f"-s -w {_STAMP}"]
+    with step(f"build LakeFS {VERSION} (once, some minutes)", _PACKAGES, "packages") as advance:
+        tool.run(
+            [*command, "-o", str(directory / "lakefs"), "./cmd/lakefs"],
+            what=f"build LakeFS {VERSION}",
+            cwd=sources,
+            log=log,
+            seconds=_BUILD_SECONDS,
+            env=go.env,
+            on_tick=lambda: advance(log.read_bytes().count(b"\n")),
+            way_round=_WAY_ROUND,
+        )
+    log.unlink()
+    log.with_suffix(".out").unlink()

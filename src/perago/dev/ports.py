@@ -1,0 +1,38 @@
+"""Free ports of the loopback interface."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+LOOPBACK = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        # As servers do: a port in TIME_WAIT from an earlier run is free, a listening one is not.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+def choose(names: Sequence[str], remembered: Mapping[str, int]) -> dict[str, int]:
+    """One free port for each name: the remembered one where it is still free, else a new one."""
+    chosen: dict[str, int] = {}
+    with ExitStack() as held:
+        for name in names:
+            wanted = remembered.get(name)
+            if wanted is not None and wanted not in chosen.values() and is_free(wanted):
+                chosen[name] = wanted
+                continue
+            # Held until all are chosen, so that the kernel does not hand one port out twice.
+            holder = held.enter_context(socket.socket())
+            holder.bind((LOOPBACK, 0))
+            chosen[name] = holder.getsockname()[1]
+    return chosen

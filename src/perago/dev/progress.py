@@ -1,0 +1,52 @@
+"""What a long step shows on stderr: a bar on a terminal, one plain line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Unit = Literal["bytes", "packages"]
+Advance = Callable[[int], None]
+
+
+def note(line: str) -> None:
+    """Print one line about what is going on, on stderr."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def step(title: str, total: int, unit: Unit) -> Iterator[Advance]:
+    """Show one long step; the caller is given a function to say how far it has come."""
+    began = time.monotonic()
+    if sys.stderr.isatty():
+        with _bar(title, total, unit) as advance:
+            yield advance
+    else:
+        note(f"{title} …")
+        yield lambda _done: None
+    note(f"{title}: done in {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def _bar(title: str, total: int, unit: Unit) -> Iterator[Advance]:
+    # Imported here: a plain log needs none of it.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        # What is measured may pass an estimated total; a bar must not.
+        yield lambda done: progress.update(task, completed=min(done, total))

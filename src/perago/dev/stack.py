@@ -1,0 +1,221 @@
+"""The servers together: started in parallel, watched, stopped, or left to run on their own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from perago.dev import conductor, lakefs, ports, process
+from perago.dev import spark as spark_server
+from perago.dev.cache import Cache
+from perago.dev.conductor import Conductor
+from perago.dev.endpoints import Endpoints
+from perago.dev.lakefs import LakeFS
+from perago.dev.leash import Leash
+from perago.dev.server import Server, await_healthy, log_path
+from perago.dev.spark import Spark
+from perago.dev.state import LOCK_FILE, Secrets, State, claim, load
+from perago.errors import ServerError, SetupError
+
+SERVER_NAMES = ("lakefs", "conductor", "spark")
+_WATCH_SECONDS = 0.5
+
+
+def default_data_dir() -> Path:
+    """Where a stack lives when nobody says otherwise."""
+    return platformdirs.user_data_path("perago") / "dev"
+
+
+def obtain(*, spark: bool = True) -> None:
+    """Find, build and fetch everything a stack is run from, and start nothing."""
+    cache = Cache.of_user()
+    lakefs.find_or_build(cache)
+    conductor.find_or_fetch(cache)
+    if spark:
+        spark_server.find_or_fetch(cache)
+
+
+class Stack:
+    """A LakeFS, a Conductor and, if wanted, a Spark Connect server on one data directory.
+
+    Made by :meth:`up`; a context manager that stops what it started. The servers end with this
+    process, even when it is killed, unless :meth:`detach` lets them go.
+    """
+
+    def __init__(self, data_dir: Path, state: State, lock: FileLock, batch_delay: str | None):
+        self.data_dir = data_dir
+        self._state = state
+        self._lock = lock
+        log_path(data_dir, "any").parent.mkdir(mode=0o700, exist_ok=True)
+        self._leash = Leash(log_path(data_dir, "watchdog"))
+        if state.ephemeral:
+            self._leash.remove_at_end(data_dir)
+        secrets, port = state.secrets, state.ports
+        self.lakefs = LakeFS(
+            data_dir,
+            port["lakefs"],
+            self._leash,
+            secrets=secrets.lakefs,
+            max_batch_delay=batch_delay,
+        )
+        self.conductor = Conductor(data_dir, port["conductor"], self._leash)
+        self.spark = Spark(
+            data_dir,
+            port["spark"],
+            self._leash,
+            token=secrets.spark_token,
+            lakefs=self.lakefs.endpoint,
+        )
+        for server in self.servers:
+            server.on_change = self._record
+
+    @classmethod
+    def up(
+        cls,
+        data_dir: Path,
+        *,
+        spark: bool = True,
+        ephemeral: bool = False,
+        max_batch_delay: str | None = "0s",
+    ) -> Self:
+        """Start the servers on ``data_dir`` and wait until all of them are healthy.
+
+        ``ephemeral`` removes the directory at the end. ``max_batch_delay`` is LakeFS's
+        ``graveler.max_batch_delay``: none makes single clients fast; None keeps its own default.
+        """
+        data_dir = data_dir.expanduser().absolute()
+        claim(data_dir)
+        lock = _locked(data_dir)
+        try:
+            state = _next_state(data_dir, ephemeral=ephemeral)
+            state.save(data_dir)
+            stack = cls(data_dir, state, lock, max_batch_delay)
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
+        except BaseException:
+            stack.stop()
+            raise
+        return stack
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """All servers, those that do not run included."""
+        return (self.lakefs, self.conductor, self.spark)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The pids of the servers that run, by name."""
+        return {server.name: server.pid for server in self.servers if server.pid is not None}
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where the servers are reached."""
+        return self._state.endpoints
+
+    def start_spark(self) -> None:
+        """Start the Spark server of a stack that was started without it."""
+        if self.spark.pid is None:
+            self._start([self.spark])
+
+    def watch(self) -> None:
+        """Return when `perago dev down` ends the stack; raise when a server dies by itself."""
+        while True:
+            try:
+                for server in self.servers:
+                    server.raise_if_dead()
+            except ServerError:
+                # The directory may be gone already, with an ephemeral stack's record in it.
+                recorded = load(self.data_dir)
+                if recorded is None or recorded.stopping:
+                    return
+                raise
+            time.sleep(_WATCH_SECONDS)
+
+    def stop(self) -> None:
+        """End all servers, at the same time, and remove the data of an ephemeral stack."""
+        left = process.end([server.identity for server in self.servers if server.identity])
+        if left:
+            self._leash.release()
+            self._lock.release()
+            raise ServerError(f"processes {[p.pid for p in left]} do not end, not even by SIGKILL")
+        for server in self.servers:
+            server.forget()
+        self._record()
+        self._leash.release()
+        if self._state.ephemeral:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+        self._lock.release()
+
+    def detach(self) -> Endpoints:
+        """Let the servers run on without this process; ``perago dev down`` ends them."""
+        self._leash.release()
+        self._lock.release()
+        return self.endpoints
+
+    def _start(self, servers: Sequence[Server]) -> None:
+        # First everything that can fail or take minutes, then all processes, then the waiting:
+        # they start up at the same time, and no thread is needed for it.
+        prepared = [(server, server.prepare()) for server in servers]
+        for server, command in prepared:
+            server.launch(command)
+        await_healthy(servers)
+
+    def _record(self) -> None:
+        running = {server.name: server.identity for server in self.servers if server.identity}
+        self._state = self._state.model_copy(update={"servers": running})
+        self._state.save(self.data_dir)
+
+
+def _locked(data_dir: Path) -> FileLock:
+    """The lock that one running process holds on a data directory."""
+    lock = FileLock(data_dir / LOCK_FILE, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise SetupError(
+            f"another process runs or starts the stack in {data_dir}",
+            hint="Use that one (`perago dev env`), stop it (`perago dev down`), or name another "
+            "--data-dir.",
+        ) from None
+    return lock
+
+
+def _next_state(data_dir: Path, *, ephemeral: bool) -> State:
+    """The record to start from: secrets and ports of the run before, where there was one."""
+    before = load(data_dir)
+    if before is not None and before.running:
+        raise SetupError(
+            f"the servers of {data_dir} run already: {', '.join(before.running)}",
+            hint="Stop them with `perago dev down`, or name another --data-dir.",
+        )
+    if before is not None and ephemeral and not before.ephemeral:
+        raise SetupError(
+            f"{data_dir} holds the data of an earlier stack, which --ephemeral would remove",
+            hint="Name another --data-dir, or leave --ephemeral out.",
+        )
+    return State(
+        ephemeral=ephemeral,
+        secrets=before.secrets if before else Secrets.random(),
+        ports=ports.choose(SERVER_NAMES, before.ports if before else {}),
+    )

@@ -1,0 +1,35 @@
+"""The servers the suite runs against: the same embedded stack that users get, started once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from perago import dev
+
+_SERVER_MARKS = ("servers", "spark")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build and fetch the servers before the first test, whose timeout must not count that."""
+    marks = {
+        mark for item in session.items for mark in _SERVER_MARKS if item.get_closest_marker(mark)
+    }
+    if marks and not session.config.option.collectonly:
+        dev.obtain(spark="spark" in marks)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dev.Stack]:
+    """LakeFS and Conductor, for the whole session."""
+    directory = tmp_path_factory.mktemp("stack")
+    with dev.Stack.up(directory, spark=False, ephemeral=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark_stack(stack: dev.Stack) -> dev.Stack:
+    """The same stack with its Spark server, which is started when a test first asks for it."""
+    stack.start_spark()
+    return stack
