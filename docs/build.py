@@ -21,7 +21,7 @@ PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 1rem }}
 pre {{ overflow-x: auto; padding: .8rem; border: 1px solid #8884; border-radius: 4px; }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #8886; padding: .2rem .6rem; }}
 </style>

@@ -1,4 +1,4 @@
-"""``make demo``: one task through real LakeFS and Conductor servers, from input to published output.
+"""``make demo``: one task through real LakeFS and Conductor, from input to published output.
 
 Everything lives in a temporary folder and is gone afterwards; only what was built or fetched stays
 in the cache.

@@ -59,6 +59,7 @@ class Publisher:
     execution: Execution
     workspace: WorkspaceInput
     merge_timeout: float
+    message: str
 
     def publish(self, staged: StagedWorkspace | None, record: Record, lease: Lease) -> Published:
         """Publish a staged commit, or (``None``) make sure that an unchanged target is at ref."""
@@ -95,7 +96,7 @@ class Publisher:
             merged = self.lake.merge(
                 staged,
                 space.branch,
-                message=f"perago: {record.logical}",
+                message=self.message,
                 metadata=metadata,
                 timeout=timeout,
             )

@@ -163,6 +163,7 @@ class _Transaction:
         with phases("diff") as details:
             changes = directory.changes()
             details.update(changes.summary())
+        record = self._record(pinned, executed)
         publisher = Publisher(
             lake=self.ports.lake,
             clock=self.ports.clock,
@@ -172,8 +173,8 @@ class _Transaction:
             execution=self.execution,
             workspace=pinned.workspace,
             merge_timeout=self.job.merge_timeout_seconds,
+            message=_message(self.job, record),
         )
-        record = self._record(pinned, executed)
         if not changes:
             with phases("publish") as details:
                 return _described(publisher.publish(None, record, lease), details)
@@ -198,7 +199,7 @@ class _Transaction:
         lake.create_branch(staging, ref)
         directory.stage(changes, staging)
         try:
-            return lake.commit(staging, f"perago: {record.logical}", record.metadata())
+            return lake.commit(staging, _message(self.job, record), record.metadata())
         except LostReplyError as lost:
             head = lake.get_head(staging.repository, staging.branch)
             found = read_record(head)
@@ -255,6 +256,11 @@ class _Transaction:
             "result": executed.result_payload,
         }
         return checked_output(self.ports, payload)
+
+
+def _message(job: Job, record: Record) -> str:
+    """A commit message for people; nothing reads it."""
+    return f"{job.name}: {record.reference_name} of workflow {record.workflow_instance_id}"
 
 
 def _described(published: Published, details: dict[str, Any]) -> Published:
