@@ -113,12 +113,11 @@ def run_workflow(endpoints: Endpoints, ref: str) -> dict[str, Any]:
     with httpx.Client(base_url=endpoints.conductor.server_url, timeout=20) as conductor:
         request = {"name": "demo", "version": 1, "workflowDef": definition}
         workflow_id = conductor.post("/workflow", json=request).raise_for_status().text
+        workflow: dict[str, Any] = {"status": "RUNNING"}
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            workflow = conductor.get(f"/workflow/{workflow_id}").raise_for_status().json()
-            if workflow["status"] != "RUNNING":
-                break
+        while workflow["status"] == "RUNNING" and time.monotonic() < deadline:
             time.sleep(0.3)
+            workflow = conductor.get(f"/workflow/{workflow_id}").raise_for_status().json()
     if workflow["status"] != "COMPLETED":
         raise SystemExit(f"the workflow is {workflow['status']}: {workflow}")
     output: dict[str, Any] = workflow["tasks"][0]["outputData"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from perago import dev
 
 _SERVER_MARKS = ("servers", "spark")
+# A developer's shortcut: the JSON of `perago dev up --detach --json`, to use a running stack.
+_ENDPOINTS = "PERAGO_TEST_ENDPOINTS"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -16,7 +19,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marks = {
         mark for item in session.items for mark in _SERVER_MARKS if item.get_closest_marker(mark)
     }
-    if marks and not session.config.option.collectonly:
+    if marks and not session.config.option.collectonly and _ENDPOINTS not in os.environ:
         dev.obtain(spark="spark" in marks)
 
 
@@ -33,3 +36,12 @@ def spark_stack(stack: dev.Stack) -> dev.Stack:
     """The same stack with its Spark server, which is started when a test first asks for it."""
     stack.start_spark()
     return stack
+
+
+@pytest.fixture(scope="session")
+def endpoints(request: pytest.FixtureRequest) -> dev.Endpoints:
+    """Where LakeFS and Conductor are, for tests that leave them running."""
+    if given := os.environ.get(_ENDPOINTS):
+        return dev.Endpoints.model_validate_json(given)
+    stack: dev.Stack = request.getfixturevalue("stack")
+    return stack.endpoints

@@ -74,6 +74,10 @@ class ConductorAttempts:
         self._api = TaskResourceApi(connect(connection))
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._api.api_client.rest_client.connection.close()
+
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None:

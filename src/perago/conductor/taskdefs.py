@@ -19,6 +19,10 @@ class ConductorTaskDefs:
         self._api = MetadataResourceApi(connect(connection))
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._api.api_client.rest_client.connection.close()
+
     def get(self, name: str) -> dict[str, Any] | None:
         """The registered TaskDef, or None."""
         try:

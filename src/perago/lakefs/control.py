@@ -52,6 +52,10 @@ class LakeFSControl:
         self._client = connect(connection)
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client._api.rest_client.pool_manager.clear()
+
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         what = f"read commit {commit_id} of {repository!r}"
         commit = self._read(what, self._client.commits_api.get_commit, repository, commit_id)

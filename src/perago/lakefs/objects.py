@@ -54,6 +54,11 @@ class LakeFSObjects:
             headers=urllib3.make_headers(basic_auth=f"{connection.access_key_id}:{secret}"),
         )
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.clear()
+        self._stores.clear()
+
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
         after = ""
         while True:
