@@ -1,0 +1,229 @@
+"""Both columns of the publish table (protocol, section 7) on real servers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import lakefs_sdk
+import pytest
+
+from acceptance.world import SEED, Body, Params, Result, World, write_new, write_nothing
+from perago.errors import BackendDeniedError
+from perago.lakefs.fence import ACTION_PATH
+from perago.protocol.outcome import Completed, Failed
+from perago.protocol.record import EXPECTED_HEAD
+
+pytestmark = pytest.mark.servers
+
+PUBLISHED = {**SEED, "data/a.txt": "new", "data/out/c.txt": "gamma"}
+del PUBLISHED["data/sub/b.txt"]
+BODIES = pytest.mark.parametrize("body", [write_new, write_nothing], ids=["changed", "no-op"])
+
+
+def complete(world: World, body: Body) -> str:
+    """Run one attempt that must complete; the output's ref."""
+    workflow = world.start()
+    outcome, _ = world.attempt(world.job(body))
+    assert isinstance(outcome, Completed), outcome
+    task = world.tasks(workflow)[0]
+    assert task["status"] == "COMPLETED"
+    output = task["outputData"]
+    assert output["result"] == {"note": "new"}
+    assert output["workspace"] == world.workspace(ref=output["workspace"]["ref"])
+    world.assert_tidy()
+    return str(output["workspace"]["ref"])
+
+
+def fail_fenced(world: World, body: Body, reason: str) -> None:
+    """Run one attempt that must fail at the publish fence and leave the target alone."""
+    head, tree = world.history()[0], world.tree()
+    workflow = world.start()
+    outcome, _ = world.attempt(world.job(body))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("PublishFenceError: ")
+    assert reason in outcome.reason
+    assert world.tasks(workflow)[0]["status"] == "FAILED"
+    assert (world.history()[0], world.tree()) == (head, tree)
+    world.assert_tidy()
+
+
+def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: World) -> None:
+    ref = complete(world, write_new)
+    assert world.history()[:2] == [ref, world.ref]
+    assert world.tree() == PUBLISHED
+    commit = world.control.get_commit(world.repository, ref)
+    assert commit.parents == (world.ref,)
+    assert commit.metadata[EXPECTED_HEAD] == world.ref
+
+
+def test_at_the_input_no_change_completes_with_the_input(world: World) -> None:
+    assert complete(world, write_nothing) == world.ref
+    world.assert_untouched()
+
+
+def test_an_abandoned_publication_is_replaced(world: World) -> None:
+    abandoned = world.commit("main", {"data/a.txt": "abandoned", "data/left.txt": "over"})
+    ref = complete(world, write_new)
+    assert world.history()[:2] == [ref, world.ref]
+    assert abandoned not in world.history()
+    assert world.tree() == PUBLISHED
+    assert abandoned in world.tags().values()
+
+
+def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: World) -> None:
+    abandoned = world.commit("main", {"data/a.txt": "abandoned"})
+    assert complete(world, write_nothing) == world.ref
+    world.assert_untouched()
+    assert abandoned in world.tags().values()
+
+
+def test_replacing_the_same_commit_twice_is_fine(world: World) -> None:
+    """The tag is there already."""
+    world.commit("main", {"data/a.txt": "abandoned"})
+    abandoned = world.history()[0]
+    complete(world, write_nothing)
+    world.control.relocate(world.repository, "main", abandoned, timeout=10)
+    complete(world, write_nothing)
+    assert list(world.tags().values()) == [abandoned]
+
+
+@BODIES
+def test_a_target_two_commits_on_is_fenced(world: World, body: Body) -> None:
+    world.commit("main", {"data/a.txt": "one"})
+    world.commit("main", {"data/a.txt": "two"})
+    fail_fenced(world, body, "neither the input")
+
+
+@BODIES
+def test_a_target_on_another_history_is_fenced(world: World, body: Body) -> None:
+    first = world.history()[-1]
+    world.control.relocate(world.repository, "main", first, timeout=10)
+    fail_fenced(world, body, "neither the input")
+
+
+@BODIES
+def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: World, body: Body) -> None:
+    world.start({"workspace": world.workspace(branch="gone"), "params": {}})
+    outcome, _ = world.attempt(world.job(body))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("NotFoundError: ")
+    world.assert_untouched()
+    world.assert_tidy()
+
+
+@BODIES
+def test_uncommitted_changes_on_an_abandoned_target_are_never_dropped(
+    world: World, body: Body
+) -> None:
+    world.commit("main", {"data/a.txt": "abandoned"})
+    world.put("main", "data/precious.txt", "not committed")
+    fail_fenced(world, body, "uncommitted changes")
+    assert world.tree()["data/precious.txt"] == "not committed"
+
+
+def test_uncommitted_changes_on_a_target_at_the_input_refuse_the_merge(world: World) -> None:
+    world.put("main", "data/precious.txt", "not committed")
+    fail_fenced(world, write_new, "uncommitted changes")
+    assert world.tree()["data/precious.txt"] == "not committed"
+
+
+def protect(world: World) -> None:
+    rule = lakefs_sdk.BranchProtectionRule(pattern="main")
+    world.sdk.repositories_api.set_branch_protection_rules(world.repository, [rule])
+    head = world.history()[0]
+    for _ in range(100):  # LakeFS keeps the rules it knew for some seconds
+        try:
+            world.control.relocate(world.repository, "main", head, timeout=10)
+        except BackendDeniedError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the branch protection does not come into force")
+
+
+def test_a_protected_target_takes_the_merge(world: World) -> None:
+    protect(world)
+    complete(world, write_new)
+    assert world.tree() == PUBLISHED
+
+
+@BODIES
+def test_a_protected_target_refuses_the_relocation_and_the_error_says_the_way_out(
+    world: World, body: Body
+) -> None:
+    world.commit("main", {"data/a.txt": "abandoned"})
+    protect(world)
+    fail_fenced(world, body, "refuses to relocate")
+
+
+@BODIES
+def test_a_head_that_changes_lakefs_actions_is_never_relocated_over(
+    world: World, body: Body
+) -> None:
+    world.commit(
+        "main", {"_lakefs_actions/mine.yaml": "name: mine\non:\n  pre-merge:\nhooks: []\n"}
+    )
+    fail_fenced(world, body, "_lakefs_actions/")
+
+
+@BODIES
+def test_strict_replacement_leaves_a_persons_commit_alone(world: World, body: Body) -> None:
+    """Peer weakness 5: a human's single commit is discarded by a retry, with no trace."""
+    world.policy = replace(world.policy, replacement="provenance")
+    world.commit("main", {"data/a.txt": "by a person"})
+    fail_fenced(world, body, "PERAGO_REPLACEMENT=provenance")
+
+
+def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: World) -> None:
+    """Peer weakness 5 again: the seeds' rule replaces it, and the tag is the trace."""
+    by_hand = world.commit("main", {"data/a.txt": "by a person"})
+    complete(world, write_new)
+    [(tag, commit)] = world.tags().items()
+    assert commit == by_hand
+    assert tag.startswith("perago-replaced-")
+    assert world.tree(by_hand)["data/a.txt"] == "by a person"
+
+
+@pytest.mark.parametrize("prefix", ["", "data"])
+def test_objects_outside_the_prefix_and_untouched_ones_keep_everything(
+    world: World, prefix: str
+) -> None:
+    def touch_one(workspace: Path, params: Params) -> Result:
+        folder = workspace if prefix else workspace / "data"
+        (folder / "a.txt").write_text("changed")
+        return Result(note="new")
+
+    before = {o.key: o for o in world.objects.list(world.repository, world.ref, "")}
+    world.start()
+    outcome, _ = world.attempt(world.job(touch_one, prefix=prefix))
+    assert isinstance(outcome, Completed)
+    after = {o.key: o for o in world.objects.list(world.repository, "main", "")}
+    changed = {key for key in before | after if before.get(key) != after.get(key)}
+    assert changed == {"data/a.txt"}
+
+
+def test_the_hard_fence_must_be_in_the_input_commit(world: World) -> None:
+    world.policy = replace(world.policy, publish_fence="hard")
+    ran: list[bool] = []
+
+    def body(workspace: Path, params: Params) -> Result:
+        ran.append(True)
+        return Result()
+
+    world.start()
+    outcome, _ = world.attempt(world.job(body))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("PublishFenceError: ")
+    assert "perago fence install" in str(outcome.hint)
+    assert not ran
+    world.assert_untouched()
+
+
+def test_with_the_hard_fence_a_publication_goes_through(world: World) -> None:
+    world.policy = replace(world.policy, publish_fence="hard")
+    world.install_fence()
+    complete(world, write_new)
+    assert world.tree() == PUBLISHED
+    keys = {o.key for o in world.objects.list(world.repository, "main", "")}
+    assert ACTION_PATH in keys

@@ -1,0 +1,264 @@
+"""The schedules of sections 7 and 8, one by one, on real servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.world import SEED, Interfering, Params, Result, World, write_new, write_nothing
+from perago.conductor.client import Delivery
+from perago.errors import LostReplyError
+from perago.protocol.outcome import Completed, Failed
+from perago.protocol.ports import Lake
+from perago.protocol.workspace import StagedWorkspace
+from perago.worker.report import Delivered
+
+pytestmark = pytest.mark.servers
+
+
+def time_out(world: World, workflow: str, delivery: Delivery) -> None:
+    """Let the response timeout of an attempt pass, as after the death of its worker."""
+    for _ in range(100):
+        world.operate("PUT", f"/workflow/decide/{workflow}")
+        if world.tasks(workflow)[0]["status"] == "TIMED_OUT":
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"attempt {delivery.claim.attempt.task_id} does not time out")
+
+
+def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
+    """An attempt that publishes and is never reported; the workflow and the commit."""
+    workflow = world.start(responseTimeoutSeconds=1)
+    delivery = world.claim()
+    outcome = world.run(world.job(write_new, **job), delivery)
+    assert isinstance(outcome, Completed)
+    time_out(world, workflow, delivery)
+    return workflow, str(outcome.output["workspace"]["ref"])
+
+
+def last_task(world: World, workflow: str) -> dict[str, Any]:
+    return world.tasks(workflow)[-1]
+
+
+def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
+    workflow, abandoned = publish_and_die(world)
+    outcome, delivered = world.attempt(world.job(write_new))
+    assert isinstance(outcome, Completed)
+    assert delivered is Delivered.POSTED
+    ref = outcome.output["workspace"]["ref"]
+    assert ref != abandoned
+    assert world.history()[:2] == [ref, world.ref]
+    assert last_task(world, workflow)["status"] == "COMPLETED"
+    assert abandoned in world.tags().values()
+    world.assert_tidy()
+
+
+def test_a_retry_that_changes_nothing_takes_the_dead_attempts_publication_back(
+    world: World,
+) -> None:
+    _, abandoned = publish_and_die(world)
+    outcome, _ = world.attempt(world.job(write_nothing))
+    assert isinstance(outcome, Completed)
+    assert outcome.output["workspace"]["ref"] == world.ref
+    world.assert_untouched()
+    assert abandoned in world.tags().values()
+
+
+def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
+    workflow, published = publish_and_die(world, recovery="adopt")
+    ran: list[bool] = []
+
+    def body(workspace: Path, params: Params) -> Result:
+        ran.append(True)
+        return write_new(workspace, params)
+
+    outcome, delivered = world.attempt(world.job(body, recovery="adopt"))
+    assert isinstance(outcome, Completed)
+    assert delivered is Delivered.POSTED
+    assert not ran
+    assert outcome.output == {
+        "workspace": world.workspace(ref=published),
+        "result": {"note": "new"},
+    }
+    assert world.history()[0] == published
+    assert last_task(world, workflow)["status"] == "COMPLETED"
+    world.assert_tidy()
+
+
+def test_a_rerun_with_other_params_is_never_adopted(world: World) -> None:
+    workflow = world.start()
+    first = world.claim()
+    published = world.run(world.job(write_new, recovery="adopt"), first)
+    assert isinstance(published, Completed)
+    world.report(first, published)
+    task_id = first.claim.attempt.task_id
+    request = {
+        "reRunFromWorkflowId": workflow,
+        "reRunFromTaskId": task_id,
+        "taskInput": {"workspace": world.workspace(), "params": {"text": "other"}},
+    }
+    world.operate("POST", f"/workflow/{workflow}/rerun", request)
+    outcome, _ = world.attempt(world.job(write_new, recovery="adopt"))
+    assert isinstance(outcome, Completed)
+    assert outcome.output["result"] == {"note": "other"}
+    assert world.tree()["data/a.txt"] == "other"
+    assert world.history()[1] == world.ref
+
+
+def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) -> None:
+    workflow = world.start()
+    old = world.claim()
+    task_id = old.claim.attempt.task_id
+    world.operate("DELETE", f"/workflow/{workflow}")
+    request = {"reRunFromWorkflowId": workflow, "reRunFromTaskId": task_id}
+    world.operate("POST", f"/workflow/{workflow}/rerun", request)
+    new = world.claim()
+    assert new.claim.attempt.task_id == task_id
+
+    stale = world.run(world.job(write_new), old)
+    assert isinstance(stale, Failed)
+    assert stale.reason.startswith("StaleAttemptError: ")
+    assert world.report(old, stale) is Delivered.STALE
+    task = last_task(world, workflow)
+    assert (task["status"], task["workerId"]) == ("IN_PROGRESS", new.claim.token)
+    world.assert_untouched()
+
+    live = world.run(world.job(write_new), new)
+    assert isinstance(live, Completed)
+    assert world.report(new, live) is Delivered.POSTED
+
+
+def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> None:
+    """A stale execution that all fences let through still sees who published HEAD."""
+    workflow = world.start(responseTimeoutSeconds=1)
+    old = world.claim()
+    time_out(world, workflow, old)
+    later, _ = world.attempt(world.job(write_new))
+    assert isinstance(later, Completed)
+
+    class Blind:
+        """A Conductor that answers the old execution as if nothing had happened."""
+
+        def read(self, task_id: str) -> Any:
+            from perago.protocol.fences import AttemptSnapshot
+
+            attempt = old.claim.attempt
+            return AttemptSnapshot(
+                "IN_PROGRESS",
+                attempt.workflow_instance_id,
+                task_id,
+                attempt.retry_count,
+                old.claim.token,
+                60,
+            )
+
+        def renew(self, claim: Any) -> None:
+            return
+
+    from dataclasses import replace
+
+    from perago.protocol.identity import Execution
+    from perago.protocol.run import run_attempt
+
+    ports = replace(world.ports(), attempts=Blind())
+    for body in (write_new, write_nothing):
+        outcome = run_attempt(world.job(body), Execution(old.claim, "old"), old.payload, ports)
+        assert isinstance(outcome, Failed)
+        assert outcome.reason.startswith("PublishFenceError: ")
+        assert "later attempt" in outcome.reason
+    assert world.history()[0] == later.output["workspace"]["ref"]
+
+
+class LateMerge:
+    """A merge whose client gives up at once; LakeFS carries it out some time later."""
+
+    def __init__(self, lake: Lake, delay: float) -> None:
+        self._lake = lake
+        self._delay = delay
+        self.thread: threading.Thread | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lake, name)
+
+    def merge(self, staged: StagedWorkspace, target: str, **options: Any) -> str:
+        def later() -> None:
+            time.sleep(self._delay)
+            self._lake.merge(staged, target, **options)
+
+        self.thread = threading.Thread(target=later)
+        self.thread.start()
+        raise LostReplyError("the reply was lost")
+
+
+def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: World) -> None:
+    workflow = world.start()
+    lake = LateMerge(world.control, delay=0.2)
+    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    assert isinstance(outcome, Completed)
+    assert world.history()[:2] == [outcome.output["workspace"]["ref"], world.ref]
+    assert last_task(world, workflow)["status"] == "COMPLETED"
+    world.assert_tidy()
+
+
+def test_a_merge_that_lands_after_its_client_gave_up_is_replaced_by_the_retry(
+    world: World,
+) -> None:
+    workflow = world.start()
+    lake = LateMerge(world.control, delay=3.0)
+    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("UnknownOutcomeError: ")
+    assert world.tasks(workflow)[0]["status"] == "FAILED"
+    assert len(world.branches()) == 2, "the staging branch is evidence"
+    assert lake.thread is not None
+    lake.thread.join()
+    abandoned = world.history()[0]
+    assert abandoned != world.ref
+
+    retry, _ = world.attempt(world.job(write_new))
+    assert isinstance(retry, Completed)
+    assert world.history()[:2] == [retry.output["workspace"]["ref"], world.ref]
+    assert abandoned in world.tags().values()
+
+
+def test_a_merge_that_was_refused_did_not_land(world: World) -> None:
+    """Somebody's conflicting commit comes between the publish fence and the merge."""
+    world.start()
+
+    def slip_in() -> None:
+        world.commit("main", {"data/a.txt": "conflict"})
+
+    lake = Interfering(world.control, "merge", before=slip_in)
+    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("PublishFenceError: ")
+    assert world.tree() == {**SEED, "data/a.txt": "conflict"}
+    world.assert_tidy()
+
+
+def test_a_redelivered_attempt_keeps_the_first_execution_out(world: World) -> None:
+    """A requeue hands the same attempt out again: the claim token tells the two apart."""
+    workflow = world.start()
+    first = world.claim()
+    in_progress = {
+        "workflowInstanceId": workflow,
+        "taskId": first.claim.attempt.task_id,
+        "status": "IN_PROGRESS",
+        "workerId": first.claim.token,
+    }
+    world.operate("POST", "/tasks", in_progress)
+    second = world.claim()
+    assert second.claim.attempt.task_id == first.claim.attempt.task_id
+
+    stale = world.run(world.job(write_new), first)
+    assert isinstance(stale, Failed)
+    assert "claim is" in stale.reason
+    assert world.report(first, stale) is Delivered.STALE
+    live = world.run(world.job(write_new), second)
+    assert isinstance(live, Completed)
+    assert world.report(second, live) is Delivered.POSTED
+    assert last_task(world, workflow)["status"] == "COMPLETED"
