@@ -12,6 +12,7 @@ PeragoError
 ├── TaskTerminalError            raised by an author: no retry will help
 ├── BodyError                    the body tried to end the process
 ├── BodyTimeoutError             the body ran past its deadline
+├── ExecutorDiedError            the process that ran the body ended
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
@@ -139,6 +140,13 @@ class BodyTimeoutError(PeragoError):
 
     code = "PRG-304"
     hint = "Raise the deadline in TimeoutPolicy, or make the task do less."
+
+
+class ExecutorDiedError(PeragoError):
+    """The process that ran the attempt ended before it had an outcome."""
+
+    code = "PRG-306"
+    hint = "SIGKILL is often the kernel short of memory; an exit code is often the body's own."
 
 
 class ResultError(PeragoError):

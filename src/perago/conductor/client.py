@@ -131,6 +131,10 @@ class ConductorAttempts:
         ]
         self._update(result, f"complete task {claim.attempt.task_id}")
 
+    def requeue(self, claim: Claim) -> None:
+        """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
+        self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
+
     def _update(self, result: TaskResult, what: str) -> None:
         with translated(what):
             self._api.update_task(result, _request_timeout=self._timeout)
