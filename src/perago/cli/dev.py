@@ -55,7 +55,11 @@ def up(
         _show(running, as_json=as_json)
         return
     _interrupt_on_termination()
-    stack = Stack.up(directory, spark=not no_spark, ephemeral=ephemeral)
+    try:
+        stack = Stack.up(directory, spark=not no_spark, ephemeral=ephemeral)
+    except KeyboardInterrupt:
+        output.note("stopped before the stack was up")
+        raise typer.Exit(130) from None
     if detach:
         _show(stack.detach(), as_json=as_json)
     else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,7 @@ from typing import Self
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs, ports, process
+from perago.dev import conductor, lakefs, ports, process, tool
 from perago.dev import spark as spark_server
 from perago.dev.cache import Cache
 from perago.dev.conductor import Conductor
@@ -91,21 +92,27 @@ class Stack:
         ``graveler.max_batch_delay``: none makes single clients fast; None keeps its own default.
         """
         data_dir = data_dir.expanduser().absolute()
+        with _explained(data_dir):
+            stack = cls._claim(data_dir, ephemeral=ephemeral, batch_delay=max_batch_delay)
+            try:
+                stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
+            except BaseException:
+                stack.stop()
+                raise
+            return stack
+
+    @classmethod
+    def _claim(cls, data_dir: Path, *, ephemeral: bool, batch_delay: str | None) -> Self:
+        """A stack that holds its data directory and has started nothing yet."""
         claim(data_dir)
         lock = _locked(data_dir)
         try:
             state = _next_state(data_dir, ephemeral=ephemeral)
             state.save(data_dir)
-            stack = cls(data_dir, state, lock, max_batch_delay)
+            return cls(data_dir, state, lock, batch_delay)
         except BaseException:
             lock.release()
             raise
-        try:
-            stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
-        except BaseException:
-            stack.stop()
-            raise
-        return stack
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +192,20 @@ class Stack:
         running = {server.name: server.identity for server in self.servers if server.identity}
         self._state = self._state.model_copy(update={"servers": running})
         self._state.save(self.data_dir)
+
+
+@contextmanager
+def _explained(data_dir: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in tool.DISK_FULL:
+            raise tool.disk_full(f"could not write to {data_dir}") from error
+        raise SetupError(
+            f"could not start the stack in {data_dir}: {error}",
+            hint="Check the folder's permissions, or name another --data-dir.",
+        ) from error
 
 
 def _locked(data_dir: Path) -> FileLock:
