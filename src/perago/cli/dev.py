@@ -134,11 +134,16 @@ def _directory(data_dir: Path | None) -> Path:
 
 def _interrupt_on_termination() -> None:
     """Let SIGTERM and a closed terminal take the same orderly way out as Ctrl-C."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # Under nohup it is ignored on purpose. SIGINT is ignored as well in a script's background
+    # job, but there by default: whoever sends it to this process means it.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, interrupt)
 
 

