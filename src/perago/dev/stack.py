@@ -98,6 +98,7 @@ class Stack:
             stack = cls._claim(data_dir, ephemeral=ephemeral, batch_delay=max_batch_delay)
             try:
                 stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
+                stack._record(ready=True)
             except BaseException:
                 stack.stop()
                 raise
@@ -199,9 +200,9 @@ class Stack:
             server.launch(command)
         await_healthy(servers)
 
-    def _record(self) -> None:
+    def _record(self, **changes: bool) -> None:
         running = {server.name: server.identity for server in self.servers if server.identity}
-        self._state = self._state.model_copy(update={"servers": running})
+        self._state = self._state.model_copy(update={"servers": running, **changes})
         self._state.save(self.data_dir)
 
 

@@ -75,8 +75,8 @@ def test_a_second_up_while_the_first_starts_says_so(perago: Perago, foreground: 
     foreground()
     _await_launched(perago)
     done = perago.run("up", "--no-spark")
-    assert done.returncode == 3
-    assert "runs, but conductor is unhealthy" in done.stderr
+    assert done.returncode == 2
+    assert "another process is starting the stack" in done.stderr
 
 
 def test_down_ends_a_foreground_stack_in_good_order(perago: Perago, foreground: Foreground) -> None:
