@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -26,6 +25,7 @@ from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import Delivery
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
@@ -55,16 +55,6 @@ def connect(connection: ConductorConnection) -> ApiClient:
         follow_redirects=False,
     )
     return ApiClient(configuration)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A polled task: our claim on it, and its input."""
-
-    claim: Claim
-    task_type: str
-    payload: dict[str, Any]
-    response_timeout_seconds: float
 
 
 class ConductorAttempts:
