@@ -61,8 +61,14 @@ class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
     def __init__(self, connection: ConductorConnection) -> None:
-        self._api = TaskResourceApi(connect(connection))
+        client = connect(connection)
+        self._api = TaskResourceApi(client)
+        self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
+
+    def close(self) -> None:
+        """Close the connections; nothing can be asked afterwards."""
+        self._http.close()
 
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
