@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from perago.conductor.client import ConductorAttempts, Delivery
+from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
@@ -18,6 +18,7 @@ from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports
 from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import Delivery
 from perago.protocol.run import run_attempt
 from perago.settings import Settings
 from perago.tasks.definition import TaskDefinition
