@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -26,6 +25,7 @@ from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import Delivery
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
@@ -57,26 +57,18 @@ def connect(connection: ConductorConnection) -> ApiClient:
     return ApiClient(configuration)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A polled task: our claim on it, and its input."""
-
-    claim: Claim
-    task_type: str
-    payload: dict[str, Any]
-    response_timeout_seconds: float
-
-
 class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
     def __init__(self, connection: ConductorConnection) -> None:
-        self._api = TaskResourceApi(connect(connection))
+        client = connect(connection)
+        self._api = TaskResourceApi(client)
+        self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
     def close(self) -> None:
-        """Give the connections back."""
-        self._api.api_client.rest_client.connection.close()
+        """Close the connections; nothing can be asked afterwards."""
+        self._http.close()
 
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
