@@ -24,7 +24,8 @@ PeragoError
     ├── BackendDeniedError       credentials or rights are missing
     └── BackendRefusedError      the server understood and said no
         ├── NotFoundError
-        └── ConflictError
+        ├── ConflictError
+        └── PreconditionError  a condition that the server itself checks does not hold (a hook)
 
 Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
 a ``hint`` that says what to do, a ``disposition`` that says what Conductor is told, and the
@@ -233,3 +234,10 @@ class ConflictError(BackendRefusedError):
     """What was asked for clashes with what is there."""
 
     code = "PRG-605"
+
+
+class PreconditionError(BackendRefusedError):
+    """A condition that the server itself checks does not hold; in LakeFS, a hook said no."""
+
+    code = "PRG-608"
+    hint = "Read the hook's message above; the actions are in the repository's _lakefs_actions/."
