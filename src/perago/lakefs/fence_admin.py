@@ -87,6 +87,11 @@ class FenceAdmin:
                 f"{ACTION_PATH} on {before.branch!r} of {repository!r} is not Perago's",
                 hint="Move that file away; the hard fence needs this path.",
             )
+        if self._lake.has_uncommitted_changes(repository, before.branch):
+            raise PublishFenceError(
+                f"{before.branch!r} of {repository!r} has uncommitted changes and takes no merge",
+                hint="Commit or reset them, then run the command again.",
+            )
         with self._short_lived(repository, "install", before.head) as staging:
             self._lake.write_small(staging, ACTION_PATH, ACTION_TEXT.encode())
             staged = self._lake.commit(staging, "perago: install the publish fence", {})

@@ -6,7 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from perago.tasks.controls import TaskControls
 from perago.tasks.spec import WorkspaceSpec
 
 _ATTRIBUTE = "__perago_task__"
+_PROBLEMS = "__perago_problems__"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
@@ -123,6 +124,12 @@ def definition_of(value: object) -> TaskDefinition | None:
     """The definition attached to a task function."""
     found = getattr(value, _ATTRIBUTE, None)
     return found if isinstance(found, TaskDefinition) else None
+
+
+def problems_of(value: object) -> tuple[Problem, ...]:
+    """The problems noted when a function was decorated, if it did not become a task."""
+    found = getattr(value, _PROBLEMS, ())
+    return found if isinstance(found, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +239,6 @@ def _report(function: Callable[..., Any], name: str, texts: list[str]) -> None:
     if collected is None:
         raise DefinitionError("\n".join(map(str, problems)))
     collected.extend(problems)
+    # A module is imported once; who looks at it again must find the same problems.
+    with suppress(AttributeError, TypeError):
+        setattr(function, _PROBLEMS, tuple(problems))

@@ -17,6 +17,7 @@ from perago.tasks.definition import (
     collecting_problems,
     definition_of,
     problem_at,
+    problems_of,
 )
 from perago.tasks.taskdef import contract_problems
 
@@ -64,7 +65,8 @@ def inspect_module(name: str) -> Inspection:
         module = _import(name, problems)
     if module is None:
         return Inspection(problems=problems)
-    found = Inspection(problems=problems)
+    noted = [problem for value in list(vars(module).values()) for problem in problems_of(value)]
+    found = Inspection(problems=list(dict.fromkeys([*problems, *noted])))
     for definition in _tasks_of(module, found.problems):
         texts = contract_problems(definition)
         found.problems.extend(
