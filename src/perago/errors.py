@@ -25,7 +25,8 @@ PeragoError
     ├── BackendDeniedError       credentials or rights are missing
     ├── BackendRefusedError      the server understood and said no
     │   ├── NotFoundError
-    │   └── ConflictError
+    │   ├── ConflictError
+    │   └── PreconditionError    a condition that the server itself checks does not hold (a hook)
     └── ServerError              an embedded server died or did not become healthy
 
 Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
@@ -249,3 +250,10 @@ class ServerError(BackendError):
 
     code = "PRG-606"
     hint = "Read the whole log with `perago dev logs`, then start the stack again."
+
+
+class PreconditionError(BackendRefusedError):
+    """A condition that the server itself checks does not hold; in LakeFS, a hook said no."""
+
+    code = "PRG-608"
+    hint = "Read the hook's message above; the actions are in the repository's _lakefs_actions/."

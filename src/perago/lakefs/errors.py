@@ -23,6 +23,7 @@ from perago.errors import (
     ConflictError,
     LostReplyError,
     NotFoundError,
+    PreconditionError,
 )
 
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
@@ -60,6 +61,8 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
         return NotFoundError(message)
     if status == 409:
         return ConflictError(message)
+    if status == 412:
+        return PreconditionError(message)
     if status == 429:
         return BackendUnavailableError(message)
     if 400 <= status < 500:
