@@ -13,7 +13,7 @@ from conductor.client.http.models.task import Task
 from conductor.client.http.models.task_exec_log import TaskExecLog
 from conductor.client.http.models.task_result import TaskResult
 from tenacity import (
-    retry,
+    Retrying,
     retry_if_exception_type,
     stop_after_attempt,
     wait_random_exponential,
@@ -31,12 +31,7 @@ _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
 _MAX_LOG_ENTRIES = 10
 
-_repeatable = retry(
-    retry=retry_if_exception_type(BackendUnavailableError),
-    stop=stop_after_attempt(4),
-    wait=wait_random_exponential(multiplier=0.2, max=3),
-    reraise=True,
-)
+_TRIES = 4
 
 
 def connect(connection: ConductorConnection) -> ApiClient:
@@ -60,11 +55,13 @@ def connect(connection: ConductorConnection) -> ApiClient:
 class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
-    def __init__(self, connection: ConductorConnection) -> None:
+    def __init__(self, connection: ConductorConnection, *, tries: int = _TRIES) -> None:
+        """``tries`` is for reads and lease renewals; polls and posts are one request each."""
         client = connect(connection)
         self._api = TaskResourceApi(client)
         self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._tries = tries
 
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
@@ -87,12 +84,8 @@ class ConductorAttempts:
             )
         return _delivery(tasks[0], token) if tasks else None
 
-    @_repeatable
     def read(self, task_id: str) -> AttemptSnapshot:
-        with translated(f"read task {task_id}"):
-            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
-        if task is None:
-            raise NotFoundError(f"Conductor has no task {task_id}")
+        task = self._patiently()(self._get_task, task_id)
         return AttemptSnapshot(
             status=str(task.status),
             workflow_instance_id=task.workflow_instance_id,
@@ -103,12 +96,12 @@ class ConductorAttempts:
             retried_task_id=task.retried_task_id or None,
         )
 
-    @_repeatable
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""
         result = _result(claim, "IN_PROGRESS")
         result.extend_lease = True
-        self._update(result, f"extend the lease of task {claim.attempt.task_id}")
+        what = f"extend the lease of task {claim.attempt.task_id}"
+        self._patiently()(self._update, result, what)
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
         """Post an outcome. Only for a claim that was just read and found ours."""
@@ -126,6 +119,21 @@ class ConductorAttempts:
     def requeue(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
+
+    def _patiently(self) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception_type(BackendUnavailableError),
+            stop=stop_after_attempt(self._tries),
+            wait=wait_random_exponential(multiplier=0.2, max=3),
+            reraise=True,
+        )
+
+    def _get_task(self, task_id: str) -> Task:
+        with translated(f"read task {task_id}"):
+            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
+        if task is None:
+            raise NotFoundError(f"Conductor has no task {task_id}")
+        return task
 
     def _update(self, result: TaskResult, what: str) -> None:
         with translated(what):

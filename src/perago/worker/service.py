@@ -26,9 +26,7 @@ _PULSE_TIMEOUT = 10.0
 _log = structlog.get_logger(__name__)
 
 
-def serve(
-    targets: Sequence[str], *, executors: int, domain: str | None, register: bool
-) -> int:
+def serve(targets: Sequence[str], *, executors: int, domain: str | None, register: bool) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
     configure_logs(settings)

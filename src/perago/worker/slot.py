@@ -222,9 +222,7 @@ class Slot:
         self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
-    def _bury(
-        self, executor: ExecutorProcess, running: _Running, delivery: Delivery
-    ) -> Outcome:
+    def _bury(self, executor: ExecutorProcess, running: _Running, delivery: Delivery) -> Outcome:
         how = executor.reap()
         self._executor = None
         self._deaths += 1

@@ -105,7 +105,7 @@ class Supervisor:
     def _run_slot(self, slot: Slot) -> None:
         try:
             slot.run()
-        except Exception:
+        except Exception:  # noqa: BLE001  whatever it is, it is this slot's end
             # A slot that dies must not leave a worker that looks alive and does nothing.
             _log.exception("slot_broken")
             self._broken.set()
