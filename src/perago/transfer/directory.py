@@ -64,7 +64,7 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     sweeps the root never sees one that looks abandoned while it is being made.
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = _UNSAFE.sub("-", f"{execution.attempt.task_id}-{execution.id}")
+    name = directory_name(execution)
     fresh, final = root / f".new-{name}", root / name
     fresh.mkdir(mode=0o700)
     lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -82,6 +82,11 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
         if data_fd is not None:
             os.close(data_fd)
         os.close(lock_fd)
+
+
+def directory_name(execution: Execution) -> str:
+    """The name of an execution's directory below the root."""
+    return _UNSAFE.sub("-", f"{execution.attempt.task_id}-{execution.id}")
 
 
 def _write_marker(folder: Path, execution: Execution) -> None:

@@ -1,0 +1,356 @@
+"""Sweeping a workspace root: real processes hold the locks, real signals end them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.transfer.sweep import Fate, SweepReport, clear, sweep
+
+HOLD = """
+import sys
+from pathlib import Path
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.transfer.directory import local_directory
+
+execution = Execution(Claim(Attempt("wf", sys.argv[2], 0, "step"), "token"), sys.argv[3])
+with local_directory(Path(sys.argv[1]), execution) as directory:
+    (directory.data / "deep" / "er").mkdir(parents=True)
+    (directory.data / "deep" / "er" / "file.txt").write_text("x")
+    print(directory.path, flush=True)
+    sys.stdin.readline()
+"""
+
+SWEEP = """
+import json, sys
+from pathlib import Path
+from perago.transfer.sweep import sweep
+
+print("ready", flush=True)
+sys.stdin.readline()
+report = sweep(Path(sys.argv[1]))
+print(json.dumps([(str(entry.path), entry.fate) for entry in report.entries]))
+"""
+
+
+class Owner:
+    """A process that runs an execution: it made its directory and holds the lock."""
+
+    def __init__(self, root: Path) -> None:
+        self.execution = Execution(
+            Claim(Attempt("wf", str(uuid.uuid4()), 0, "step"), "token"), uuid.uuid4().hex
+        )
+        self.process = start(HOLD, str(root), self.execution.attempt.task_id, self.execution.id)
+        assert self.process.stdout is not None
+        self.path = Path(self.process.stdout.readline().strip())
+
+    def kill(self) -> Path:
+        self.process.kill()
+        self.process.wait(20)
+        return self.path
+
+
+def start(code: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Callable[[], Owner]]:
+    owners: list[Owner] = []
+
+    def make() -> Owner:
+        owners.append(Owner(tmp_path))
+        return owners[-1]
+
+    yield make
+    for one in owners:
+        one.kill()
+        one.process.communicate()
+
+
+@pytest.fixture
+def orphan(owner: Callable[[], Owner]) -> Callable[[], Path]:
+    """Makes the directory of an execution that was killed."""
+    return lambda: owner().kill()
+
+
+def fates(report: SweepReport) -> dict[str, Fate]:
+    return {entry.path.name: entry.fate for entry in report.entries}
+
+
+def change_marker(folder: Path, **changes: object) -> None:
+    marker = folder / ".perago-attempt.json"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), **changes}))
+
+
+def make_old(folder: Path) -> None:
+    os.utime(folder, (1_000_000_000, 1_000_000_000))
+
+
+def test_a_killed_execution_is_swept_and_a_live_one_is_not(
+    tmp_path: Path, owner: Callable[[], Owner], orphan: Callable[[], Path]
+) -> None:
+    live, dead = owner(), orphan()
+
+    report = sweep(tmp_path)
+
+    assert fates(report) == {live.path.name: Fate.LIVE, dead.name: Fate.REMOVED}
+    assert list(tmp_path.iterdir()) == [live.path]
+    assert (live.path / "data" / "deep" / "er" / "file.txt").read_text() == "x"
+
+
+def test_a_live_one_is_swept_once_its_process_is_gone(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    live = owner()
+    assert sweep(tmp_path).of(Fate.LIVE) == [live.path]
+    live.kill()
+    assert sweep(tmp_path).of(Fate.REMOVED) == [live.path]
+
+
+def test_a_stopped_process_still_lives(tmp_path: Path, owner: Callable[[], Owner]) -> None:
+    live = owner()
+    live.process.send_signal(signal.SIGSTOP)
+    assert sweep(tmp_path).of(Fate.LIVE) == [live.path]
+
+
+def test_a_directory_of_an_earlier_boot_is_swept(
+    tmp_path: Path, orphan: Callable[[], Path]
+) -> None:
+    folder = orphan()
+    change_marker(folder, boot=1, pid=1)
+    assert sweep(tmp_path).of(Fate.REMOVED) == [folder]
+
+
+def test_a_directory_of_another_host_is_left_alone(
+    tmp_path: Path, orphan: Callable[[], Path]
+) -> None:
+    folder = orphan()
+    change_marker(folder, host=f"not-{socket.gethostname()}")
+
+    report = sweep(tmp_path)
+
+    assert report.of(Fate.FOREIGN) == [folder]
+    assert (folder / "data").is_dir()
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"host": "'])
+def test_a_directory_without_a_readable_marker_is_left_alone(
+    tmp_path: Path, orphan: Callable[[], Path], text: str | None
+) -> None:
+    folder = orphan()
+    marker = folder / ".perago-attempt.json"
+    marker.unlink() if text is None else marker.write_text(text)
+    assert sweep(tmp_path).of(Fate.UNMARKED) == [folder]
+    assert (folder / "data").is_dir()
+
+
+def test_links_are_neither_followed_nor_removed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, orphan: Callable[[], Path]
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    outside = orphan().rename(elsewhere / "outside")
+    (tmp_path / "link").symlink_to(outside)
+
+    assert sweep(tmp_path).entries == ()
+    assert (outside / "data").is_dir()
+
+
+def test_links_inside_a_dead_directory_go_and_their_targets_stay(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, orphan: Callable[[], Path]
+) -> None:
+    target = tmp_path_factory.mktemp("target")
+    (target / "precious").write_text("x")
+    folder = orphan()
+    (folder / "link").symlink_to(target)
+    (folder / "data" / "link").symlink_to(target)
+
+    assert sweep(tmp_path).of(Fate.REMOVED) == [folder]
+    assert (target / "precious").exists()
+
+
+@pytest.mark.parametrize("name", [".perago-attempt.json", ".perago-lock"])
+def test_a_marker_or_lock_that_is_a_link_is_reported(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    orphan: Callable[[], Path],
+    name: str,
+) -> None:
+    folder = orphan()
+    moved = (folder / name).rename(tmp_path_factory.mktemp("elsewhere") / "moved")
+    (folder / name).symlink_to(moved)
+
+    assert [entry.path for entry in sweep(tmp_path).failures] == [folder]
+    assert (folder / "data").is_dir()
+
+
+def test_a_live_execution_whose_body_removed_the_lock_file_is_left_alone(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    live = owner()
+    (live.path / ".perago-lock").unlink()
+    assert sweep(tmp_path).of(Fate.LIVE) == [live.path]
+    live.kill()
+    assert sweep(tmp_path).of(Fate.REMOVED) == [live.path]
+
+
+@pytest.mark.parametrize("left", [[], [".perago-lock"], [".perago-lock", ".perago-attempt.json"]])
+def test_an_unfinished_directory_is_swept_when_it_is_old(tmp_path: Path, left: list[str]) -> None:
+    folder = tmp_path / ".new-task-execution"
+    folder.mkdir()
+    for name in left:
+        (folder / name).touch()
+    assert sweep(tmp_path).of(Fate.YOUNG) == [folder]
+
+    make_old(folder)
+    assert sweep(tmp_path).of(Fate.REMOVED) == [folder]
+    assert not folder.exists()
+
+
+def test_an_unfinished_directory_whose_lock_is_held_is_left_alone_however_old(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    live = owner()
+    folder = live.path.rename(tmp_path / f".new-{live.path.name}")
+    make_old(folder)
+    assert sweep(tmp_path).of(Fate.LIVE) == [folder]
+
+
+def test_a_folder_that_only_looks_unfinished_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / ".new-photos"
+    folder.mkdir()
+    (folder / "cat.jpg").touch()
+    make_old(folder)
+    assert sweep(tmp_path).of(Fate.UNMARKED) == [folder]
+    assert (folder / "cat.jpg").exists()
+
+
+def test_a_root_that_is_not_there_is_swept_already(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "none") == SweepReport()
+
+
+def test_a_failure_is_reported_and_does_not_stop_the_sweep(
+    tmp_path: Path, orphan: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sorted([orphan(), orphan()])
+    # Root may remove anything, so a folder that cannot be removed is made by a failing rmdir.
+    rmdir = Path.rmdir
+
+    def refuse(path: Path) -> None:
+        if first.name in path.name:
+            raise PermissionError("held by somebody")
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    report = sweep(tmp_path)
+
+    assert report.of(Fate.REMOVED) == [second]
+    assert [(entry.path, entry.reason) for entry in report.failures] == [
+        (first, "PermissionError: held by somebody")
+    ]
+
+
+def test_folders_that_a_body_made_read_only_are_swept(
+    tmp_path: Path, orphan: Callable[[], Path]
+) -> None:
+    folder = orphan()
+    (folder / "data" / "deep").chmod(0o500)
+    folder.chmod(0o500)
+    assert sweep(tmp_path).of(Fate.REMOVED) == [folder]
+
+
+def test_a_sweep_that_was_killed_half_way_is_finished_by_the_next(
+    tmp_path: Path, orphan: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """Stands for SIGKILL: nothing catches it."""
+
+    def die(path: Path, *_: object) -> None:
+        raise Killed
+
+    for call in ("unlink", "rename", "rmdir"):
+        orphan()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, call, die)
+            with pytest.raises(Killed):
+                sweep(tmp_path)
+        for folder in tmp_path.iterdir():
+            make_old(folder)
+        assert len(sweep(tmp_path).of(Fate.REMOVED)) == 1
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_two_sweepers_at_once_remove_every_dead_directory_and_no_live_one(
+    tmp_path: Path, owner: Callable[[], Owner], orphan: Callable[[], Path]
+) -> None:
+    live = owner()
+    pattern = orphan()
+    for number in range(150):
+        copy = tmp_path / f"copy-{number}"
+        copy.mkdir()
+        for name in (".perago-attempt.json", ".perago-lock"):
+            (copy / name).write_bytes((pattern / name).read_bytes())
+        (copy / "data").mkdir()
+        (copy / "data" / "file").touch()
+
+    sweepers = [start(SWEEP, str(tmp_path)) for _ in range(2)]
+    for sweeper in sweepers:
+        assert sweeper.stdout is not None
+        assert sweeper.stdout.readline() == "ready\n"
+    for sweeper in sweepers:
+        assert sweeper.stdin is not None
+        sweeper.stdin.write("go\n")
+        sweeper.stdin.flush()
+    seen = [dict(json.loads(sweeper.communicate(timeout=60)[0])) for sweeper in sweepers]
+
+    assert list(tmp_path.iterdir()) == [live.path]
+    fates_seen = {fate for report in seen for fate in report.values()}
+    assert Fate.FAILED not in fates_seen
+    assert all(report[str(live.path)] == Fate.LIVE for report in seen)
+    removed = [path for report in seen for path, fate in report.items() if fate == Fate.REMOVED]
+    assert len(removed) == len(set(removed)) == 151
+
+
+def test_clear_removes_the_directory_of_one_dead_execution_only(
+    tmp_path: Path, owner: Callable[[], Owner], orphan: Callable[[], Path]
+) -> None:
+    other, dead = orphan(), owner()
+    dead.kill()
+    assert clear(tmp_path, dead.execution).of(Fate.REMOVED) == [dead.path]
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_clear_gives_up_on_a_lock_that_stays_held(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    live = owner()
+    assert clear(tmp_path, live.execution, seconds=0.2).of(Fate.LIVE) == [live.path]
+    assert (live.path / "data").is_dir()
+
+
+def test_clear_removes_a_directory_that_was_just_being_made(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    dead = owner()
+    folder = dead.kill().rename(tmp_path / f".new-{dead.path.name}")
+    assert clear(tmp_path, dead.execution).of(Fate.REMOVED) == [folder]
+
+
+def test_clear_of_an_execution_that_left_nothing_does_nothing(tmp_path: Path) -> None:
+    execution = Execution(Claim(Attempt("wf", "task", 0, "step"), "token"), "execution")
+    assert clear(tmp_path, execution) == SweepReport()
