@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.register import register
 from perago.cli.start import start
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(register)
 app.command()(start)
