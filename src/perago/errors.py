@@ -73,7 +73,7 @@ class ConfigurationError(PeragoError):
     """A setting is missing or wrong."""
 
     code = "PRG-102"
-    hint = "Set the value named above in the environment."
+    hint = "Set the value named above; `perago config show` says where each value comes from."
     exit_code = 2
 
 

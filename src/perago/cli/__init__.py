@@ -12,6 +12,7 @@ import typer
 
 from perago.cli import output
 from perago.cli.check import check
+from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.extract import extract
 from perago.cli.fence import fence_app
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
 app.command()(extract)
