@@ -8,10 +8,12 @@ import httpx
 from conductor.client.configuration.configuration import Configuration
 from conductor.client.configuration.settings.authentication_settings import AuthenticationSettings
 from conductor.client.http.api.task_resource_api import TaskResourceApi
+from conductor.client.http.api.workflow_resource_api import WorkflowResourceApi
 from conductor.client.http.api_client import ApiClient
 from conductor.client.http.models.task import Task
 from conductor.client.http.models.task_exec_log import TaskExecLog
 from conductor.client.http.models.task_result import TaskResult
+from conductor.client.http.models.workflow import Workflow
 from tenacity import (
     retry,
     retry_if_exception_type,
@@ -63,6 +65,7 @@ class ConductorAttempts:
     def __init__(self, connection: ConductorConnection) -> None:
         client = connect(connection)
         self._api = TaskResourceApi(client)
+        self._workflows = WorkflowResourceApi(client)
         self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
@@ -102,6 +105,17 @@ class ConductorAttempts:
             response_timeout_seconds=float(task.response_timeout_seconds or 0),
             retried_task_id=task.retried_task_id or None,
         )
+
+    @_repeatable
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        # Conductor leaves the time of the last end on a workflow that is retried or rerun.
+        with translated(f"read workflow {workflow_instance_id}"):
+            workflow: Workflow | None = self._workflows.get_execution_status(
+                workflow_instance_id, include_tasks=False, _request_timeout=self._timeout
+            )
+        if workflow is None:
+            raise NotFoundError(f"Conductor has no workflow {workflow_instance_id}")
+        return bool(workflow.end_time)
 
     @_repeatable
     def renew(self, claim: Claim) -> None:

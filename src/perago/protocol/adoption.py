@@ -44,6 +44,10 @@ def find_adoptable(
     )
     if not fits or not _published_by_predecessor(record, attempts, attempt):
         return None
+    # A rerun of a retry keeps its place in the chain. It is asked for to do the work again, and
+    # only the workflow shows that somebody asked.
+    if attempts.has_ended_before(attempt.workflow_instance_id):
+        return None
     try:
         return head, result_model.model_validate_json(record.result)
     except ValidationError:  # the model changed since

@@ -136,6 +136,17 @@ def test_a_rerun_is_never_adopted(world: World) -> None:
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
+def test_a_rerun_of_a_retry_does_the_work_again(world: World) -> None:
+    """It still names the predecessor it once retried, whose publication is still there."""
+    retry = world.publish_and_die(first(world))
+    attempt = retry.claim.attempt
+    world.conductor.complete(retry.claim, world.run(must_not_run(world), retry), [])
+    world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
+    again = world.poll()
+    assert again.claim.attempt.retried_task_id == attempt.retried_task_id
+    failed(world.run(must_not_run(world), again), Ran)
+
+
 def test_a_retry_after_a_rerun_does_not_adopt_what_came_before_it(world: World) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
