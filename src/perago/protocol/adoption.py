@@ -85,4 +85,9 @@ def recordable(result: BaseModel, *, max_bytes: int) -> tuple[str | None, str | 
 
 def _has_secret_fields(model: type[BaseModel]) -> bool:
     """Judged by the model, not the value, so that it does not change from run to run."""
-    return '"format": "password"' in json.dumps(model.model_json_schema())
+    # Computed fields are in the schema of what is written only.
+    schemas = (
+        model.model_json_schema(mode="validation"),
+        model.model_json_schema(mode="serialization"),
+    )
+    return '"format": "password"' in json.dumps(schemas)

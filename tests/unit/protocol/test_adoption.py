@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, computed_field
 
 from perago.errors import StaleAttemptError
 from perago.protocol.job import Job, Policy
@@ -198,13 +198,22 @@ class Nested(BaseModel):
     inner: list[Credentials]
 
 
+class Computed(BaseModel):
+    """A result whose secret is made when it is read."""
+
+    @computed_field
+    def token(self) -> SecretStr:
+        return SecretStr("hunter2")
+
+
 @pytest.mark.parametrize(
     "value",
     [
+        Computed(),
         Credentials(token=SecretStr("hunter2")),
         Nested(inner=[Credentials(token=SecretStr("hunter2"))]),
     ],
-    ids=["direct", "nested"],
+    ids=["computed", "direct", "nested"],
 )
 def test_a_result_with_secret_fields_is_never_written_into_a_commit(
     world: World, value: BaseModel
