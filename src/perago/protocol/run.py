@@ -201,11 +201,18 @@ class _Transaction:
         try:
             return lake.commit(staging, _message(self.job, record), record.metadata())
         except LostReplyError as lost:
-            head = lake.get_head(staging.repository, staging.branch)
-            found = read_record(head)
-            if found is None or found.execution_id != self.execution.id:
-                raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from lost
-            return StagedWorkspace(staging.repository, staging.branch, head.id)
+            return self._find_commit(staging, lost)
+
+    def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
+        """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
+        try:
+            head = self.ports.lake.get_head(staging.repository, staging.branch)
+        except BackendError as error:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from error
+        found = read_record(head)
+        if found is None or found.execution_id != self.execution.id:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from lost
+        return StagedWorkspace(staging.repository, staging.branch, head.id)
 
     @contextmanager
     def _staging_branch(self, staging: StagingBranch) -> Iterator[None]:
@@ -228,7 +235,7 @@ class _Transaction:
     def _delete(self, staging: StagingBranch) -> None:
         try:
             self.ports.lake.delete_branch(staging)
-        except BackendError as error:
+        except Exception as error:  # noqa: BLE001  cleanup never changes a result
             self.phases.tell(
                 "staging_cleanup_failed",
                 message="failed to clean staging workspace",
