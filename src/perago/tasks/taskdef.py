@@ -96,8 +96,24 @@ class _StableSchema(GenerateJsonSchema):
     """A set has another order in every process; its default must not."""
 
     def encode_default(self, dft: Any) -> Any:
-        encoded = super().encode_default(dft)
-        return sorted(encoded, key=repr) if isinstance(dft, set | frozenset) else encoded
+        return _with_sorted_sets(dft, super().encode_default(dft))
+
+
+def _with_sorted_sets(value: Any, encoded: Any) -> Any:
+    """Walks a default beside its JSON, where a set looks like any other list."""
+    if isinstance(encoded, list):
+        if isinstance(value, set | frozenset):
+            return sorted(encoded, key=repr)
+        if isinstance(value, list | tuple):
+            return [_with_sorted_sets(*pair) for pair in zip(value, encoded, strict=True)]
+    if isinstance(encoded, dict):
+        if isinstance(value, dict):
+            pairs = zip(value.values(), encoded.items(), strict=True)
+            return {key: _with_sorted_sets(item, shown) for item, (key, shown) in pairs}
+        if isinstance(value, BaseModel):
+            fields = dict(value)
+            return {key: _with_sorted_sets(fields.get(key), it) for key, it in encoded.items()}
+    return encoded
 
 
 def _model_schema(model: type[BaseModel], side: str) -> dict[str, Any]:

@@ -226,8 +226,14 @@ from perago import task
 from perago.tasks.definition import definition_of
 from perago.tasks.taskdef import build_taskdef
 
+class Inner(BaseModel):
+    tags: frozenset[str] = frozenset({"alpha", "beta", "gamma", "delta", "epsilon"})
+
 class P(BaseModel):
     tags: set[str] = {"alpha", "beta", "gamma", "delta", "epsilon"}
+    by_name: dict[str, set[str]] = {"a": {"alpha", "beta", "gamma", "delta", "epsilon"}}
+    listed: list[tuple[int, set[str]]] = [(1, {"alpha", "beta", "gamma", "delta", "epsilon"})]
+    inner: Inner = Inner()
 
 @task(name="x", owner_email="data@example.com")
 def x(params: P) -> P: ...
