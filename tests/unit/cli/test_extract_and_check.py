@@ -67,6 +67,13 @@ def test_extract_prints_json_on_stdout_and_the_budget_warning_on_stderr(folder: 
     )
 
 
+def test_what_a_module_prints_on_import_does_not_get_into_the_json(folder: Path) -> None:
+    (folder / "noisy.py").write_text("print('loading')\nfrom good import grow\n")
+    ended = run_perago("extract", "noisy", folder=folder)
+    assert [taskdef["name"] for taskdef in json.loads(ended.out)] == ["grow"]
+    assert ended.err == "loading\n"
+
+
 def test_extract_takes_single_tasks(folder: Path) -> None:
     ended = run_perago("extract", "good:grow", folder=folder)
     assert [taskdef["name"] for taskdef in json.loads(ended.out)] == ["grow"]
