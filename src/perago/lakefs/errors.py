@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +15,6 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.exceptions import NotFoundError as StoreNotFoundError
 
 from perago.errors import (
     BackendDeniedError,
@@ -28,6 +28,7 @@ from perago.errors import (
 
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
 _MAX_TEXT = 300
+_STATUS = re.compile(r"status code: (\d{3})\b")
 
 
 @contextmanager
@@ -41,6 +42,10 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
         raise _from_transport(what, error, changes=changes) from None
     except BaseError as error:
         raise _from_store(what, error) from None
+    except FileNotFoundError as error:
+        if error.errno is not None:
+            raise  # a local file
+        raise NotFoundError(f"LakeFS could not {what}: {_store_text(error)}") from None
 
 
 def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:
@@ -58,7 +63,7 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
         return ConflictError(message)
     if status == 429:
         return BackendUnavailableError(message)
-    if 400 <= status < 500:
+    if 300 <= status < 500:
         return BackendRefusedError(message)
     if changes and status >= 500:
         # The server or a proxy gave up; what it had done by then nobody said.
@@ -75,14 +80,21 @@ def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> Backe
 
 
 def _from_store(what: str, error: BaseError) -> BackendError:
-    message = f"LakeFS could not {what}: {_shorten(str(error))}"
-    if isinstance(error, StoreNotFoundError):
-        return NotFoundError(message)
+    text = _store_text(error)
+    status = _STATUS.search(text)
+    if status:
+        return _from_status(what, int(status[1]), text, changes=False)
+    message = f"LakeFS could not {what}: {text}"
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return BackendDeniedError(message)
     if isinstance(error, GenericError):
         return BackendUnavailableError(message)
     return BackendRefusedError(message)
+
+
+def _store_text(error: Exception) -> str:
+    """What obstore says, without the dump of its internals that it adds."""
+    return _shorten(str(error).partition("Debug source:")[0])
 
 
 def _message(error: ApiException) -> str:

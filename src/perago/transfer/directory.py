@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,8 @@ import psutil
 from perago.errors import ProjectionError
 from perago.protocol.identity import Execution
 from perago.transfer.inventory import ATTEMPT_MARKER
+
+_log = logging.getLogger(__name__)
 
 _LOCK = ".perago-lock"
 _DATA = "data"
@@ -63,25 +66,25 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     It is prepared under another name and renamed when it is locked and marked, so that whoever
     sweeps the root never sees one that looks abandoned while it is being made.
     """
+    # Absolute, so that a body that changes the current folder does not move its workspace.
+    root = root.absolute()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = _UNSAFE.sub("-", f"{execution.attempt.task_id}-{execution.id}")
     fresh, final = root / f".new-{name}", root / name
     fresh.mkdir(mode=0o700)
-    lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    data_fd: int | None = None
-    try:
+    with ExitStack() as held:
+        # The last to be let go is the lock: nobody else may sweep what is being removed.
+        lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        held.callback(os.close, lock_fd)
+        held.callback(remove_tree, fresh)
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_marker(fresh, execution)
         (fresh / _DATA).mkdir(mode=0o700)
         data_fd = os.open(fresh / _DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held.callback(os.close, data_fd)
         fresh.rename(final)
+        held.callback(remove_tree, final)
         yield LocalDirectory(final, final / _DATA, data_fd)
-    finally:
-        remove_tree(fresh)
-        remove_tree(final)
-        if data_fd is not None:
-            os.close(data_fd)
-        os.close(lock_fd)
 
 
 def _write_marker(folder: Path, execution: Execution) -> None:
@@ -102,16 +105,31 @@ def _write_marker(folder: Path, execution: Execution) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one whose body made parts of it read-only."""
+    """Remove a folder, also one whose body made parts of it read-only. Logs what stays."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        if not os.path.lexists(folder):
+            return
+    except OSError:
+        _make_folders_writable(folder)
+    else:
+        return
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        # Cleanup never changes a result; the next start sweeps again.
+        _log.warning("failed to remove attempt directory %s: %s", folder, error)
 
-    def make_writable_and_retry(_call: object, path: str, _error: object) -> None:
-        with suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            if Path(path).is_dir() and not Path(path).is_symlink():
-                Path(path).chmod(0o700)
-                shutil.rmtree(path)
-            else:
-                Path(path).unlink()
 
-    if folder.exists():
-        shutil.rmtree(folder, onerror=make_writable_and_retry)
+def _make_folders_writable(folder: Path) -> None:
+    """Let the owner into every folder below, and into nothing that a link leads to."""
+    waiting = [str(folder)]
+    while waiting:
+        inner = waiting.pop()
+        try:
+            os.chmod(inner, 0o700)  # noqa: PTH101  strings: a tree may have very many entries
+            with os.scandir(inner) as entries:
+                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            _log.debug("cannot open up %s: %s", inner, error)
