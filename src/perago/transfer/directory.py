@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import re
-import shutil
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -105,31 +105,37 @@ def _write_marker(folder: Path, execution: Execution) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one whose body made parts of it read-only. Logs what stays."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        if not os.path.lexists(folder):
-            return
-    except OSError:
-        _make_folders_writable(folder)
-    else:
-        return
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        # Cleanup never changes a result; the next start sweeps again.
-        _log.warning("failed to remove attempt directory %s: %s", folder, error)
+    """Remove a folder, also one whose body made parts of it read-only. Logs what stays.
 
-
-def _make_folders_writable(folder: Path) -> None:
-    """Let the owner into every folder below, and into nothing that a link leads to."""
-    waiting = [str(folder)]
-    while waiting:
-        inner = waiting.pop()
+    Not ``shutil.rmtree``: that recurses, and a body may nest folders deeper than Python does.
+    """
+    problems: list[OSError] = []
+    folders = [str(folder)]
+    for inner in folders:  # grows while it is walked
         try:
-            os.chmod(inner, 0o700)  # noqa: PTH101  strings: a tree may have very many entries
-            with os.scandir(inner) as entries:
-                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            folders += _remove_files(inner)
         except OSError as error:
-            _log.debug("cannot open up %s: %s", inner, error)
+            problems.append(error)
+    for inner in reversed(folders):
+        try:
+            os.rmdir(inner)  # noqa: PTH106  strings: a tree may have very many entries
+        except OSError as error:
+            problems.append(error)
+    if os.path.lexists(folder):
+        # Cleanup never changes a result; the next start sweeps again.
+        _log.warning("failed to remove attempt directory %s: %s", folder, problems[0])
+
+
+def _remove_files(folder: str) -> list[str]:
+    """Remove what is not a folder; the folders. Links are removed, never followed."""
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise NotADirectoryError(f"not a folder any more: {folder}")
+    os.chmod(folder, 0o700)  # noqa: PTH101
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                os.unlink(entry.path)  # noqa: PTH108
+    return folders

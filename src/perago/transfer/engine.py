@@ -33,7 +33,7 @@ class Engine:
     ) -> dict[str, FetchedFile]:
         """Write every file of a projection below ``folder``."""
         for path in sorted(_folders_of(projection)):
-            (folder / path).mkdir(parents=True, exist_ok=True)
+            (folder / path).mkdir()
         fetched: dict[str, FetchedFile] = {}
         memory = ByteBudget(_MOST_IN_MEMORY)
 
@@ -129,8 +129,11 @@ def _write_all(descriptor: int, piece: memoryview) -> int:
 
 
 def _folders_of(projection: Projection) -> set[str]:
-    folders = set(projection.markers)
-    folders.update(path.rpartition("/")[0] for path in projection.files if "/" in path)
+    """Every folder, those above others included: keys may nest deeper than Python recurses."""
+    folders: set[str] = set()
+    for path in (*projection.files, *(f"{marker}/" for marker in projection.markers)):
+        while (path := path.rpartition("/")[0]) and path not in folders:
+            folders.add(path)
     return folders
 
 
