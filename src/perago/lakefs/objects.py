@@ -8,20 +8,23 @@ and user metadata (the gateway renames its keys, and the upload call changes the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import urllib3
 
-from perago.errors import BackendRefusedError, BackendUnavailableError
+from perago.errors import BackendUnavailableError
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import from_status, translated
 from perago.lakefs.gateway import PIECE, Gateway
 from perago.lakefs.patience import patiently
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
+
+Answer = TypeVar("Answer")
 
 _PAGE = 1000
 _CONNECTIONS = 32
@@ -47,7 +50,7 @@ class LakeFSObjects:
         after = ""
         while True:
             fields = {"prefix": prefix, "after": after, "amount": _PAGE, "user_metadata": "true"}
-            page = _json(what, self._request(what, "GET", url, fields).data)
+            page = self._request(what, "GET", url, fields, parse=_json)
             for item in page["results"]:
                 if item["path_type"] == "object":
                     yield RemoteObject(
@@ -76,8 +79,8 @@ class LakeFSObjects:
         for start in range(0, size, PIECE):
             end = min(start + PIECE, size) - 1
             headers = {"Range": f"bytes={start}-{end}"}
-            answer = self._request(what, "GET", url, {"path": key}, headers=headers)
-            yield memoryview(answer.data)
+            parse = partial(_exactly, length=end + 1 - start)
+            yield self._request(what, "GET", url, {"path": key}, headers=headers, parse=parse)
 
     def write(
         self,
@@ -102,25 +105,24 @@ class LakeFSObjects:
         headers = {"Content-Type": content_type, "Content-Length": str(source.stat().st_size)}
         url = f"{self._branch_url(repository, branch)}/objects"
         what = f"write object {key!r}"
-        self._request(what, "POST", url, {"path": key}, source, headers=headers)
+        self._request(what, "POST", url, {"path": key}, source, headers=headers, parse=bytes)
 
     def _set_metadata(
         self, repository: str, branch: str, key: str, metadata: dict[str, str]
     ) -> None:
         url = f"{self._branch_url(repository, branch)}/objects/stat/user_metadata"
         what = f"set the user metadata of object {key!r}"
-        self._request(what, "PUT", url, {"path": key}, _as_json({"set": metadata}))
+        body = json.dumps({"set": metadata}).encode()
+        self._request(what, "PUT", url, {"path": key}, body, parse=bytes)
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         what = f"delete {len(keys)} objects on {branch!r}"
         url = f"{self._branch_url(repository, branch)}/objects/delete"
-        answer = self._request(what, "POST", url, {}, _as_json({"paths": list(keys)}))
-        # The call answers 200 and lists what it did not delete.
-        errors = [
-            e for e in _json(what, answer.data).get("errors") or [] if e["status_code"] != 404
-        ]
-        if errors:
-            raise BackendRefusedError(f"LakeFS could not {what}: {errors[0]['message']}")
+        body = json.dumps({"paths": list(keys)}).encode()
+        answer = self._request(what, "POST", url, {}, body, parse=_json)
+        # The call answers 200 and lists what it did not delete; a key that is not there is fine.
+        if errors := answer.get("errors"):
+            raise from_status(what, errors[0]["status_code"], errors[0]["message"].encode())
 
     def _request(
         self,
@@ -131,12 +133,16 @@ class LakeFSObjects:
         body: bytes | Path | None = None,
         *,
         headers: dict[str, str] | None = None,
-    ) -> urllib3.BaseHTTPResponse:
-        """One request, repeated while LakeFS is away: all of them may be."""
+        parse: Callable[[bytes], Answer],
+    ) -> Answer:
+        """One request, repeated while LakeFS is away: all of them may be.
+
+        Parsing is part of it: an answer that is cut off in its headers looks whole to urllib3.
+        """
         target = f"{url}?{urlencode(fields)}" if fields else url
         headers = {"Content-Type": "application/json", **self._headers, **(headers or {})}
 
-        def ask() -> urllib3.BaseHTTPResponse:
+        def ask() -> Answer:
             with ExitStack() as held:
                 # Opened anew for each try: one that failed has moved the file's position.
                 content = held.enter_context(body.open("rb")) if isinstance(body, Path) else body
@@ -144,7 +150,10 @@ class LakeFSObjects:
                 answer = self._http.request(method, target, body=content, headers=headers)
             if not 200 <= answer.status < 300:
                 raise from_status(what, answer.status, answer.data)
-            return answer
+            try:
+                return parse(answer.data)
+            except ValueError as error:
+                raise BackendUnavailableError(f"LakeFS could not {what}: {error}") from None
 
         return patiently(self._connection.patience)(ask)
 
@@ -155,19 +164,20 @@ class LakeFSObjects:
         return f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}"
 
 
-def _as_json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _json(what: str, body: bytes) -> dict[str, Any]:
+def _json(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        # A proxy's page, or the address of something else.
-        raise BackendUnavailableError(f"LakeFS could not {what}: the answer is not JSON")
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004  the answer's fault
     return value
+
+
+def _exactly(body: bytes, length: int) -> memoryview:
+    if len(body) != length:
+        raise ValueError(f"the answer has {len(body)} bytes instead of {length}")
+    return memoryview(body)
 
 
 def _gateway_takes(key: str) -> bool:
