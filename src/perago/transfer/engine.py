@@ -18,7 +18,8 @@ _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
 # What one object may have in memory while it moves: a store's few pieces of a large one.
 _MOST_PER_OBJECT = 32 << 20
-_MOST_IN_MEMORY = 128 << 20
+# For all of them. What a client needs to join pieces comes on top, as much again at most.
+_MOST_IN_MEMORY = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
