@@ -123,7 +123,7 @@ class ConductorAttempts:
         ]
         self._update(result, f"complete task {claim.attempt.task_id}")
 
-    def requeue(self, claim: Claim) -> None:
+    def hand_back(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
 

@@ -47,7 +47,6 @@ class LakeFSObjects:
     def close(self) -> None:
         """Give the connections back."""
         self._http.clear()
-        self._stores.clear()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
         url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects/ls"
