@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr, computed_field
 from perago.errors import StaleAttemptError
 from perago.protocol.job import Job, Policy
 from perago.testing import followed_by
-from unit.protocol.bench import Files, Result, World, completed, failed, writes
+from unit.protocol.bench import REPOSITORY, Files, Result, World, completed, failed, writes
 
 
 class Ran(Exception):  # noqa: N818  an event, not an error
@@ -114,6 +114,41 @@ def test_a_commit_on_top_of_the_publication_prevents_adoption(world: World) -> N
     retry = world.publish_and_die(first(world))
     world.commit({"data/person": b"1"})
     failed(world.run(must_not_run(world), retry), Ran)
+
+
+def test_a_copied_record_on_top_of_the_publication_is_not_adopted(world: World) -> None:
+    retry = world.publish_and_die(first(world))
+    world.commit({"data/person": b"1"}, world.head.metadata)
+    failed(world.run(must_not_run(world), retry), Ran)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "adopted"),
+    [
+        ("staging_commit", "0" * 64, True),
+        ("ref", "0" * 64, False),
+        ("params_hash", "0" * 64, False),
+        ("workflow_instance_id", "other", False),
+        ("reference_name", "other", False),
+        ("iteration", "5", False),
+        ("task_id", "other", False),
+        ("retry_count", "5", False),
+        ("claim", "other", False),
+        ("result", '{"text": 5}', False),
+    ],
+)
+def test_each_field_of_the_record_alone_prevents_adoption(
+    world: World, field: str, value: str, adopted: bool
+) -> None:
+    retry = world.publish_and_die(first(world))
+    metadata = {**world.head.metadata, f"perago.{field}": value}
+    world.lake.repository(REPOSITORY).branch("main").head = world.ref
+    world.commit({"data/b": b"2"}, metadata)
+    outcome = world.run(must_not_run(world), retry)
+    if adopted:
+        completed(outcome)
+    else:
+        failed(outcome, Ran)
 
 
 def test_a_claim_that_conductor_gave_away_since_is_not_adopted(world: World) -> None:

@@ -172,6 +172,15 @@ def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: World)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
 
 
+def test_another_executions_merge_at_head_does_not_pass_for_ours(world: World) -> None:
+    """The same claim, delivered to two executors."""
+    delivery = world.deliver()
+    world.faults.inject("lake.merge", request_lost)
+    world.clock.call_later(2, lambda: world.run(world.job(writes(theirs=b"1")), delivery))
+    failed(world.run(world.job(NEW), delivery), UnknownOutcomeError)
+    assert "data/theirs" in world.contents()
+
+
 def test_a_branch_whose_creation_reply_was_lost_is_deleted(world: World) -> None:
     world.faults.inject("lake.create_branch", reply_lost)
     failed(world.run(world.job(NEW)), LostReplyError)

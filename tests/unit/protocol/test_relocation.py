@@ -164,6 +164,15 @@ def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
     assert len(world.staging_branches) == 1
 
 
+def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    branch = world.lake.repository(REPOSITORY).branch("main")
+    take_back = followed_by(lambda: setattr(branch, "head", abandoned))
+    world.faults.inject("lake.relocate", take_back)
+    failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
+
+
 def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: World) -> None:
     """Somebody wrote to the staging branch of this execution."""
     retry = world.publish_and_die(world.job(writes(old=b"old")))
