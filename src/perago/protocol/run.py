@@ -180,7 +180,8 @@ class _Transaction:
                 return _described(publisher.publish(None, record, lease), details)
         staging = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
         with self._staging_branch(staging):
-            with phases("stage"):
+            with phases("stage") as details:
+                details.update(changes.summary())
                 staged = self._stage(directory, changes, staging, pinned.workspace.ref, record)
             with phases("second_fence"):
                 lease = fence.check()
@@ -201,6 +202,7 @@ class _Transaction:
         try:
             return lake.commit(staging, _message(self.job, record), record.metadata())
         except LostReplyError as lost:
+            self.phases.tell("reply_lost", error=str(lost))
             head = lake.get_head(staging.repository, staging.branch)
             found = read_record(head)
             if found is None or found.execution_id != self.execution.id:
