@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.budget import budget
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.register import register
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
+app.command()(budget)
 app.command()(register)
 app.command()(start)
 
