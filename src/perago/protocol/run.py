@@ -180,7 +180,8 @@ class _Transaction:
                 return _described(publisher.publish(None, record, lease), details)
         staging = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
         with self._staging_branch(staging):
-            with phases("stage"):
+            with phases("stage") as details:
+                details.update(changes.summary())
                 staged = self._stage(directory, changes, staging, pinned.workspace.ref, record)
             with phases("second_fence"):
                 lease = fence.check()
@@ -205,6 +206,7 @@ class _Transaction:
 
     def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
         """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
+        self.phases.tell("reply_lost", error=str(lost))
         try:
             head = self.ports.lake.get_head(staging.repository, staging.branch)
         except BackendError as error:
