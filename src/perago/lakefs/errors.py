@@ -85,7 +85,7 @@ def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> Backe
 
 def _from_store(what: str, error: BaseError) -> BackendError:
     text = _store_text(error)
-    status = _STATUS.search(text)
+    status = _STATUS.search(str(error))
     if status:
         return _from_status(what, int(status[1]), text, changes=False)
     message = f"LakeFS could not {what}: {text}"

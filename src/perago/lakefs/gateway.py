@@ -71,17 +71,14 @@ class Gateway:
     ) -> None:
         """Upload one file; a large one in parts."""
         store, path = self._store(repository), f"{branch}/{key}"
-        # A file of one piece is read here: handing over its path costs a fifth more.
-        small = source.stat().st_size <= PIECE
 
         def put() -> None:
             with translated(f"write object {key!r}"):
                 obstore.put(
                     store,
                     path,
-                    source.read_bytes() if small else source,
+                    source,
                     attributes={"Content-Type": content_type},
-                    use_multipart=not small,
                     chunk_size=PIECE,
                     max_concurrency=_PIECES_AHEAD,
                 )

@@ -130,7 +130,7 @@ def _write_all(descriptor: int, piece: memoryview) -> int:
 
 
 def _folders_of(projection: Projection) -> set[str]:
-    """Every folder, those above others included: keys may nest deeper than Python recurses."""
+    """Every folder, those above others included, so that each is made once, parents first."""
     folders: set[str] = set()
     for path in (*projection.files, *(f"{marker}/" for marker in projection.markers)):
         while (path := path.rpartition("/")[0]) and path not in folders:

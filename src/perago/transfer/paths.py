@@ -13,6 +13,7 @@ from perago.transfer.inventory import Projection, is_action, listing_prefix
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_PATH_BYTES = 4095
+_MAX_KEY_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ def check_projection(projection: Projection, folder: Path, system: FileSystem) -
 def check_publishable(files: Iterable[str], folders: Iterable[str], prefix: str) -> None:
     """Raise one error that names everything a body left that cannot be an object."""
     start = listing_prefix(prefix)
-    bad = [(path, why) for path in files if (why := path_problem(path))]
+    bad = [
+        (path, why) for path in files if (why := path_problem(path) or _key_problem(start + path))
+    ]
     # A folder counts even when it is empty: creating it is the mistake, not filling it.
     names = (*files, *(f"{folder}/" for folder in folders))
     bad += [
@@ -83,6 +86,13 @@ def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
         return f"a path segment of more than {_MAX_SEGMENT_BYTES} bytes"
     if len(encoded) > room:
         return "a path too long for this workspace root"
+    return None
+
+
+def _key_problem(key: str) -> str | None:
+    """LakeFS refuses long keys; its gateway answers as if it were broken."""
+    if len(key.encode()) > _MAX_KEY_BYTES:
+        return f"a key of more than {_MAX_KEY_BYTES} bytes, the most that LakeFS takes"
     return None
 
 

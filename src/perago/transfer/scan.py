@@ -70,7 +70,7 @@ def scan(folder: Path) -> LocalTree:
 
 
 def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder. A list of folders, not recursion: keys may nest very deep."""
+    """Everything below a folder. A list of folders, not recursion: a body may nest very deep."""
     waiting = [(folder, "")]
     while waiting:
         folder, start = waiting.pop()

@@ -52,6 +52,21 @@ def test_odd_keys_come_down_and_go_up_unchanged(lake: Lake) -> None:
         assert lake.content(f"data/{name}", branch) == b"changed " + os.fsencode(name)
 
 
+def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(lake: Lake) -> None:
+    longest = "/".join(["d" * 200] * 5) + "/" + "é" * 9 + "x"
+    ref = lake.commit()
+    with lake.workspace(ref) as workspace:
+        file = workspace.data / longest
+        file.parent.mkdir(parents=True)
+        file.touch()
+        assert len(longest.encode()) == 1024
+        _, branch = lake.stage(workspace, ref)
+        assert set(lake.listing(branch)) == {longest}
+        file.with_name(file.name + "y").touch()
+        with pytest.raises(ProjectionError, match="more than 1024 bytes"):
+            workspace.changes()
+
+
 def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(lake: Lake) -> None:
     """The peer's weakness 12: ``dir/``, ``a//b`` and ``a`` beside ``a/b`` misreported."""
     bad = ["a//b", "../up", "in/../side", "file/child", "x" * 256]
