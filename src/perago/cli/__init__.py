@@ -10,6 +10,7 @@ import typer
 
 from perago.cli import output
 from perago.cli.dev import dev_app
+from perago.cli.gc import gc
 from perago.cli.register import register
 from perago.cli.start import start
 from perago.errors import PeragoError
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(dev_app, name="dev")
+app.command()(gc)
 app.command()(register)
 app.command()(start)
 
