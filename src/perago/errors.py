@@ -12,6 +12,7 @@ PeragoError
 ├── TaskTerminalError            raised by an author: no retry will help
 ├── BodyError                    the body tried to end the process
 ├── BodyTimeoutError             the body ran past its deadline
+├── ExecutorDiedError            the process that ran the body ended
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
@@ -24,7 +25,8 @@ PeragoError
     ├── BackendDeniedError       credentials or rights are missing
     ├── BackendRefusedError      the server understood and said no
     │   ├── NotFoundError
-    │   └── ConflictError
+    │   ├── ConflictError
+    │   └── PreconditionError    a condition that the server itself checks does not hold (a hook)
     └── ServerError              an embedded server died or did not become healthy
 
 Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
@@ -71,7 +73,7 @@ class ConfigurationError(PeragoError):
     """A setting is missing or wrong."""
 
     code = "PRG-102"
-    hint = "Set the value named above in the environment."
+    hint = "Set the value named above; `perago config show` says where each value comes from."
     exit_code = 2
 
 
@@ -139,6 +141,13 @@ class BodyTimeoutError(PeragoError):
 
     code = "PRG-304"
     hint = "Raise the deadline in TimeoutPolicy, or make the task do less."
+
+
+class ExecutorDiedError(PeragoError):
+    """The process that ran the attempt ended before it had an outcome."""
+
+    code = "PRG-306"
+    hint = "SIGKILL is often the kernel short of memory; an exit code is often the body's own."
 
 
 class ResultError(PeragoError):
@@ -241,3 +250,10 @@ class ServerError(BackendError):
 
     code = "PRG-606"
     hint = "Read the whole log with `perago dev logs`, then start the stack again."
+
+
+class PreconditionError(BackendRefusedError):
+    """A condition that the server itself checks does not hold; in LakeFS, a hook said no."""
+
+    code = "PRG-608"
+    hint = "Read the hook's message above; the actions are in the repository's _lakefs_actions/."

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from acceptance.world import SEED, Interfering, Params, Result, World, write_new, write_nothing
-from perago.conductor.client import Delivery
 from perago.errors import LostReplyError
 from perago.protocol.outcome import Completed, Failed
-from perago.protocol.ports import Lake
+from perago.protocol.ports import Delivery, Lake
 from perago.protocol.workspace import StagedWorkspace
 from perago.worker.report import Delivered
 

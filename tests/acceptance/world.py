@@ -16,7 +16,7 @@ from lakefs_sdk.client import LakeFSClient
 from pydantic import BaseModel, SecretStr
 
 from perago import dev
-from perago.conductor.client import ConductorAttempts, Delivery
+from perago.conductor.client import ConductorAttempts
 from perago.conductor.connection import ConductorConnection
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.control import LakeFSControl
@@ -26,7 +26,7 @@ from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Policy, Ports, Workspace
 from perago.protocol.outcome import Outcome
-from perago.protocol.ports import Lake
+from perago.protocol.ports import Delivery, Lake
 from perago.protocol.run import run_attempt
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces

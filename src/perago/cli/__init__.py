@@ -3,17 +3,27 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 from typing import NoReturn
 
 import typer
 
 from perago.cli import output
+from perago.cli.check import check
+from perago.cli.config import config_app
 from perago.cli.dev import dev_app
+from perago.cli.extract import extract
+from perago.cli.fence import fence_app
 from perago.cli.gc import gc
 from perago.cli.register import register
 from perago.cli.start import start
 from perago.errors import PeragoError
+
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 app = typer.Typer(
     name="perago",
@@ -22,10 +32,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
+app.command()(check)
+app.command()(extract)
 app.command()(gc)
 app.command()(register)
 app.command()(start)
+app.add_typer(fence_app, name="fence")
 
 
 @app.callback()
@@ -35,11 +49,20 @@ def _root() -> None:
 
 def main() -> NoReturn:
     """Run the command line and turn errors into exit codes."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app(standalone_mode=True)
     except PeragoError as error:
         output.explain(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  the last one to see it
+        output.confess(error)
+        sys.exit(EXIT_BUG)
     sys.exit(0)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave as an exception, so that what a command has begun is cleaned up on the way out."""
+    raise SystemExit(EXIT_TERMINATED)

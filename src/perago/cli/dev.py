@@ -55,7 +55,11 @@ def up(
         _show(running, as_json=as_json)
         return
     _interrupt_on_termination()
-    stack = Stack.up(directory, spark=not no_spark, ephemeral=ephemeral)
+    try:
+        stack = Stack.up(directory, spark=not no_spark, ephemeral=ephemeral)
+    except KeyboardInterrupt:
+        output.note("stopped before the stack was up")
+        raise typer.Exit(130) from None
     if detach:
         _show(stack.detach(), as_json=as_json)
     else:
@@ -130,11 +134,16 @@ def _directory(data_dir: Path | None) -> Path:
 
 def _interrupt_on_termination() -> None:
     """Let SIGTERM and a closed terminal take the same orderly way out as Ctrl-C."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # Under nohup it is ignored on purpose. SIGINT is ignored as well in a script's background
+    # job, but there by default: whoever sends it to this process means it.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, interrupt)
 
 

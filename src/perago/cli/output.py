@@ -1,4 +1,4 @@
-"""What a command shows: text for people, one JSON object for programs, errors with a way out.
+"""What a command shows: text for people, one JSON document for programs, errors with a way out.
 
 Results go to stdout; progress, logs and errors go to stderr, so that ``--json`` can be piped.
 """
@@ -6,15 +6,26 @@ Results go to stdout; progress, logs and errors go to stderr, so that ``--json``
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
+import uuid
+from pathlib import Path
 from typing import Any
 
-from perago.errors import PeragoError
+from perago.errors import ConfigurationError, PeragoError
+
+_LONGEST_VALUE = 80
+
+
+def json_text(value: Any) -> str:
+    """One JSON document, ending in a newline; the order of keys is the value's own."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def emit_json(value: Any) -> None:
-    """Print one JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json_text(value))
     sys.stdout.flush()
 
 
@@ -30,7 +41,50 @@ def note(line: str) -> None:
     sys.stderr.flush()
 
 
+def warn(line: str) -> None:
+    """Print a warning on stderr."""
+    note(f"warning: {line}")
+
+
+def short(value: Any) -> str:
+    """A value on one line, cut where it gets long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
 def explain(error: PeragoError) -> None:
     """Print an error with its code and what to do about it."""
     note(f"{error.code} {type(error).__name__}: {error}")
     note(f"Try: {error.hint}")
+
+
+def confess(error: Exception) -> None:
+    """Print an exception that nobody expected: the traceback, then one sentence."""
+    traceback.print_exception(error, file=sys.stderr)
+    note(
+        f"{PeragoError.code} This is a bug in Perago ({type(error).__name__}); "
+        "please report it with the lines above."
+    )
+
+
+def write_file(path: Path, text: str) -> None:
+    """Put a file in place whole or not at all; a link keeps pointing to where it points."""
+    try:
+        target = path.resolve()
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {str(path)!r}: {error.strerror or error}",
+            hint="Give -o a file in a folder that exists and can be written.",
+        ) from error

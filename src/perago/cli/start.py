@@ -1,26 +1,30 @@
-"""``perago start``: run the tasks of a module as a Conductor worker."""
+"""``perago start``: run the tasks of modules as a Conductor worker."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import Annotated
 
 import typer
 
+from perago.cli.extract import Targets
+
 
 def start(
-    modules: Annotated[list[str], typer.Argument(metavar="MODULE[:task]…", help="Task modules.")],
+    targets: Targets,
+    executors: Annotated[
+        int, typer.Option("-j", "--executors", min=1, max=256, help="Attempts run at once.")
+    ] = 1,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Poll this Conductor task domain only.")
+    ] = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Register the TaskDefs before starting.")
+    ] = False,
 ) -> None:
-    """Poll Conductor for the tasks of a module and run them, until SIGTERM or Ctrl-C."""
-    from perago.settings import load_settings
-    from perago.tasks.discover import load_tasks
-    from perago.worker.logs import configure_logs
-    from perago.worker.loop import build_worker
+    """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
-    configure_logs()
-    stop = threading.Event()
-    worker = build_worker(load_tasks(modules), load_settings(), stop)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    worker.run()
+    The first signal stops polling and lets running attempts finish; the second hands them back.
+    """
+    from perago.worker.service import serve
+
+    raise typer.Exit(serve(targets, executors=executors, domain=domain, register=register))

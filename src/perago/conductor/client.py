@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ from conductor.client.http.models.task import Task
 from conductor.client.http.models.task_exec_log import TaskExecLog
 from conductor.client.http.models.task_result import TaskResult
 from tenacity import (
-    retry,
+    Retrying,
     retry_if_exception_type,
     stop_after_attempt,
     wait_random_exponential,
@@ -26,17 +25,13 @@ from perago.errors import BackendRefusedError, BackendUnavailableError, NotFound
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import Delivery
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
 _MAX_LOG_ENTRIES = 10
 
-_repeatable = retry(
-    retry=retry_if_exception_type(BackendUnavailableError),
-    stop=stop_after_attempt(4),
-    wait=wait_random_exponential(multiplier=0.2, max=3),
-    reraise=True,
-)
+_TRIES = 4
 
 
 def connect(connection: ConductorConnection) -> ApiClient:
@@ -57,26 +52,20 @@ def connect(connection: ConductorConnection) -> ApiClient:
     return ApiClient(configuration)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A polled task: our claim on it, and its input."""
-
-    claim: Claim
-    task_type: str
-    payload: dict[str, Any]
-    response_timeout_seconds: float
-
-
 class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
-    def __init__(self, connection: ConductorConnection) -> None:
-        self._api = TaskResourceApi(connect(connection))
+    def __init__(self, connection: ConductorConnection, *, tries: int = _TRIES) -> None:
+        """``tries`` is for reads and lease renewals; polls and posts are one request each."""
+        client = connect(connection)
+        self._api = TaskResourceApi(client)
+        self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._tries = tries
 
     def close(self) -> None:
-        """Give the connections back."""
-        self._api.api_client.rest_client.connection.close()
+        """Close the connections; nothing can be asked afterwards."""
+        self._http.close()
 
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
@@ -95,12 +84,8 @@ class ConductorAttempts:
             )
         return _delivery(tasks[0], token) if tasks else None
 
-    @_repeatable
     def read(self, task_id: str) -> AttemptSnapshot:
-        with translated(f"read task {task_id}"):
-            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
-        if task is None:
-            raise NotFoundError(f"Conductor has no task {task_id}")
+        task = self._patiently()(self._get_task, task_id)
         return AttemptSnapshot(
             status=str(task.status),
             workflow_instance_id=task.workflow_instance_id,
@@ -112,7 +97,6 @@ class ConductorAttempts:
             reason=task.reason_for_incompletion or None,
         )
 
-    @_repeatable
     def assert_answers(self) -> None:
         """Make sure that a Conductor answers here, and not just any web server.
 
@@ -129,12 +113,12 @@ class ConductorAttempts:
                 hint="Set CONDUCTOR_SERVER_URL to the server's API, ending in /api.",
             )
 
-    @_repeatable
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""
         result = _result(claim, "IN_PROGRESS")
         result.extend_lease = True
-        self._update(result, f"extend the lease of task {claim.attempt.task_id}")
+        what = f"extend the lease of task {claim.attempt.task_id}"
+        self._patiently()(self._update, result, what)
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
         """Post an outcome. Only for a claim that was just read and found ours."""
@@ -148,6 +132,25 @@ class ConductorAttempts:
             TaskExecLog(log=line, task_id=claim.attempt.task_id) for line in logs[:_MAX_LOG_ENTRIES]
         ]
         self._update(result, f"complete task {claim.attempt.task_id}")
+
+    def requeue(self, claim: Claim) -> None:
+        """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
+        self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
+
+    def _patiently(self) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception_type(BackendUnavailableError),
+            stop=stop_after_attempt(self._tries),
+            wait=wait_random_exponential(multiplier=0.2, max=3),
+            reraise=True,
+        )
+
+    def _get_task(self, task_id: str) -> Task:
+        with translated(f"read task {task_id}"):
+            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
+        if task is None:
+            raise NotFoundError(f"Conductor has no task {task_id}")
+        return task
 
     def _update(self, result: TaskResult, what: str) -> None:
         with translated(what):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 from conductor.client.http.rest import ApiException
@@ -54,8 +55,14 @@ def _from_api(what: str, error: ApiException) -> BackendError:
 def _message(error: ApiException) -> str:
     body = getattr(error, "body", None)
     try:
-        text = str(json.loads(body)["message"]) if body else str(error.reason or "")
+        text = _explanation(json.loads(body)) if body else str(error.reason or "")
     except (ValueError, KeyError, TypeError):
         text = str(body)
     flat = " ".join(text.split())
     return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"
+
+
+def _explanation(answer: dict[str, Any]) -> str:
+    """The message; where it only says "see below", what is below."""
+    details = [str(item["message"]) for item in answer.get("validationErrors") or []]
+    return "; ".join(details) or str(answer["message"])

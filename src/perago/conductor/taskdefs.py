@@ -16,7 +16,8 @@ class ConductorTaskDefs:
     """Task definitions as plain dicts, in Conductor's own spelling."""
 
     def __init__(self, connection: ConductorConnection) -> None:
-        self._api = MetadataResourceApi(connect(connection))
+        self._client = connect(connection)
+        self._api = MetadataResourceApi(self._client)
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
     def close(self) -> None:
@@ -24,13 +25,27 @@ class ConductorTaskDefs:
         self._api.api_client.rest_client.connection.close()
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The registered TaskDef, or None."""
+        """The registered TaskDef as the server wrote it, or None.
+
+        The SDK's model renames every field and drops those that it does not know, which an update
+        would then reset; so the answer is taken as plain JSON.
+        """
         try:
             with translated(f"read TaskDef {name!r}"):
-                found = self._api.get_task_def(name, _request_timeout=self._timeout)
+                found: dict[str, Any] | None = self._client.call_api(
+                    "/metadata/taskdefs/{name}",
+                    "GET",
+                    {"name": name},
+                    [],
+                    {"Accept": "application/json"},
+                    response_type="object",
+                    auth_settings=[],
+                    _return_http_data_only=True,
+                    _request_timeout=self._timeout,
+                )
         except NotFoundError:
             return None
-        return found if isinstance(found, dict) else found.to_dict() if found else None
+        return found or None
 
     def put(self, taskdef: dict[str, Any], *, exists: bool) -> None:
         """Create or replace a TaskDef."""

@@ -7,7 +7,6 @@ system and renamed when complete, under a lock that the kernel lets go of when i
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ from perago.dev import tool
 from perago.dev.progress import note
 from perago.errors import SetupError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Longer than the slowest build, so that a waiting process outlasts a building one.
 _WAIT_SECONDS = 3600.0
 
@@ -85,7 +83,7 @@ class Cache:
             _remove(partial)
 
     def _explained(self, error: OSError) -> SetupError:
-        if error.errno in _FULL:
+        if error.errno in tool.DISK_FULL:
             return tool.disk_full(f"could not write to the cache {self.root}")
         return SetupError(
             f"could not write to the cache {self.root}: {error.strerror or error}",

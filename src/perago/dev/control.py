@@ -82,18 +82,22 @@ def running_endpoints(data_dir: Path) -> Endpoints:
 def already_up(data_dir: Path, *, spark: bool) -> Endpoints | None:
     """The endpoints of a stack that runs in good health; None when none runs.
 
-    An error when one runs that cannot be used as asked: a server of it is dead or mute, or Spark
-    is wanted and it was started without.
+    An error when one runs that cannot be used as asked: it is still being started, a server of it
+    is dead or mute, or Spark is wanted and it was started without.
     """
     state = load(data_dir)
     if state is None or not state.running:
         return None
+    if not state.ready:
+        raise SetupError(
+            f"another process is starting the stack in {data_dir}",
+            hint="Wait until `perago dev status` shows it healthy, or name another --data-dir.",
+        )
     for server in inspect(data_dir):
         if server.health in (Health.DEAD, Health.UNHEALTHY):
             raise ServerError(
                 f"the stack in {data_dir} runs, but {server.name} is {server.health}{server.tail}",
-                hint="Stop the rest with `perago dev down`, then start it again. If it was "
-                "started a moment ago, wait.",
+                hint="Stop the rest with `perago dev down`, then start it again.",
             )
     if spark and state.endpoints.spark is None:
         raise SetupError(

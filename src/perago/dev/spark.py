@@ -25,7 +25,7 @@ VERSION = "4.1.2"
 _SCALA = "2.13"
 _HADOOP = "3.4.2"
 _AWS_SDK = "2.29.52"
-# The SDK's modules that S3A uses: 15 MB in place of the 640 MB bundle with every AWS service.
+# The SDK's modules that S3A uses: 10 MB in place of the 640 MB bundle with every AWS service.
 _AWS_MODULES = (
     "s3",
     "s3-transfer-manager",
@@ -54,7 +54,7 @@ _REQUEST = ivy.Request(
         "commons-logging",
         "org.apache.httpcomponents",
     ),
-    expected_bytes=14_000_000,
+    expected_bytes=10_000_000,
     way_round="start without Spark (`perago dev up --no-spark`)",
 )
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"

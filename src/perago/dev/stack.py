@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,13 +13,14 @@ from typing import Self
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs, ports, process
+from perago.dev import conductor, lakefs, ports, process, tool
 from perago.dev import spark as spark_server
 from perago.dev.cache import Cache
 from perago.dev.conductor import Conductor
 from perago.dev.endpoints import Endpoints
 from perago.dev.lakefs import LakeFS
 from perago.dev.leash import Leash
+from perago.dev.progress import note
 from perago.dev.server import Server, await_healthy, log_path
 from perago.dev.spark import Spark
 from perago.dev.state import LOCK_FILE, Secrets, State, claim, load
@@ -53,6 +55,7 @@ class Stack:
         self.data_dir = data_dir
         self._state = state
         self._lock = lock
+        self._let_go = False
         log_path(data_dir, "any").parent.mkdir(mode=0o700, exist_ok=True)
         self._leash = Leash(log_path(data_dir, "watchdog"))
         if state.ephemeral:
@@ -91,21 +94,28 @@ class Stack:
         ``graveler.max_batch_delay``: none makes single clients fast; None keeps its own default.
         """
         data_dir = data_dir.expanduser().absolute()
+        with _explained(data_dir):
+            stack = cls._claim(data_dir, ephemeral=ephemeral, batch_delay=max_batch_delay)
+            try:
+                stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
+                stack._record(ready=True)
+            except BaseException:
+                stack.stop()
+                raise
+            return stack
+
+    @classmethod
+    def _claim(cls, data_dir: Path, *, ephemeral: bool, batch_delay: str | None) -> Self:
+        """A stack that holds its data directory and has started nothing yet."""
         claim(data_dir)
         lock = _locked(data_dir)
         try:
             state = _next_state(data_dir, ephemeral=ephemeral)
             state.save(data_dir)
-            stack = cls(data_dir, state, lock, max_batch_delay)
+            return cls(data_dir, state, lock, batch_delay)
         except BaseException:
             lock.release()
             raise
-        try:
-            stack._start([stack.lakefs, stack.conductor, *([stack.spark] if spark else [])])
-        except BaseException:
-            stack.stop()
-            raise
-        return stack
 
     def __enter__(self) -> Self:
         return self
@@ -153,38 +163,61 @@ class Stack:
             time.sleep(_WATCH_SECONDS)
 
     def stop(self) -> None:
-        """End all servers, at the same time, and remove the data of an ephemeral stack."""
+        """End all servers, at the same time, and remove the data of an ephemeral stack.
+
+        A second call does nothing, and neither does one after :meth:`detach`.
+        """
+        if self._let_go:
+            return
         left = process.end([server.identity for server in self.servers if server.identity])
         if left:
-            self._leash.release()
-            self._lock.release()
+            # The watchdog could do no better; it must not remove data under a running process.
+            self._release()
             raise ServerError(f"processes {[p.pid for p in left]} do not end, not even by SIGKILL")
         for server in self.servers:
             server.forget()
         self._record()
-        self._leash.release()
         if self._state.ephemeral:
             shutil.rmtree(self.data_dir, ignore_errors=True)
-        self._lock.release()
+        self._release()
 
     def detach(self) -> Endpoints:
         """Let the servers run on without this process; ``perago dev down`` ends them."""
+        self._release()
+        return self.endpoints
+
+    def _release(self) -> None:
+        self._let_go = True
         self._leash.release()
         self._lock.release()
-        return self.endpoints
 
     def _start(self, servers: Sequence[Server]) -> None:
         # First everything that can fail or take minutes, then all processes, then the waiting:
         # they start up at the same time, and no thread is needed for it.
         prepared = [(server, server.prepare()) for server in servers]
+        note(f"starting {', '.join(server.name for server in servers)} …")
         for server, command in prepared:
             server.launch(command)
         await_healthy(servers)
 
-    def _record(self) -> None:
+    def _record(self, **changes: bool) -> None:
         running = {server.name: server.identity for server in self.servers if server.identity}
-        self._state = self._state.model_copy(update={"servers": running})
+        self._state = self._state.model_copy(update={"servers": running, **changes})
         self._state.save(self.data_dir)
+
+
+@contextmanager
+def _explained(data_dir: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in tool.DISK_FULL:
+            raise tool.disk_full(f"could not write to {data_dir}") from error
+        raise SetupError(
+            f"could not start the stack in {data_dir}: {error}",
+            hint="Check the folder's permissions, or name another --data-dir.",
+        ) from error
 
 
 def _locked(data_dir: Path) -> FileLock:

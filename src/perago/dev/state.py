@@ -55,6 +55,8 @@ class State(BaseModel):
     secrets: Secrets
     ports: dict[str, int]
     servers: dict[str, ProcessId] = Field(default_factory=dict)
+    # All servers have been healthy once; until then another process is about to start them.
+    ready: bool = False
     # Set by `perago dev down` first, so that whoever runs the stack knows why its servers end.
     stopping: bool = False
 

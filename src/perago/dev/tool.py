@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from perago.errors import SetupError
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _TICK_SECONDS = 0.2
 _NETWORK_SIGNS = (
     "server access error",

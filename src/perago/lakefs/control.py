@@ -25,7 +25,7 @@ from perago.errors import (
 )
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import translated
-from perago.lakefs.fence import ACTION_PATH
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 
 Answer = TypeVar("Answer")
@@ -56,6 +56,10 @@ class LakeFSControl:
         """Give the connections back."""
         self._client._api.rest_client.pool_manager.clear()
 
+    def check_access(self) -> None:
+        """Ask who we are: fails when the server is away or the credentials are wrong."""
+        self._read("check the credentials", self._client.auth_api.get_current_user)
+
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         what = f"read commit {commit_id} of {repository!r}"
         commit = self._read(what, self._client.commits_api.get_commit, repository, commit_id)
@@ -85,12 +89,39 @@ class LakeFSControl:
         return bool(found.results)
 
     def has_fence(self, repository: str, ref: str) -> bool:
-        stat = self._client.objects_api.stat_object
+        return self.read_fence(repository, ref) is FenceState.INSTALLED
+
+    def read_fence(self, repository: str, ref: str) -> FenceState:
+        """What the tree of ``ref`` has at the fence's path. Reading costs what asking would."""
+        what = f"read {ACTION_PATH!r} at {ref} of {repository!r}"
+        get, start = self._client.objects_api.get_object, f"bytes=0-{2 * len(ACTION_TEXT)}"
         try:
-            self._read(f"look for the fence at {ref}", stat, repository, ref, ACTION_PATH)
+            found = self._read(what, get, repository, ref, ACTION_PATH, range=start)
         except NotFoundError:
-            return False
-        return True
+            return self._without_fence(repository, ref)
+        return fence_state(bytes(found))
+
+    def _without_fence(self, repository: str, ref: str) -> FenceState:
+        """No such file; or no such repository or ref, which is another matter."""
+        what = f"read {ref!r} of {repository!r}"
+        self._read(what, self._client.commits_api.get_commit, repository, ref)
+        return FenceState.MISSING
+
+    def default_branch(self, repository: str) -> str:
+        get = self._client.repositories_api.get_repository
+        return str(self._read(f"read repository {repository!r}", get, repository).default_branch)
+
+    def write_small(self, staging: StagingBranch, path: str, content: bytes) -> None:
+        """One small object, on a branch of our own; writing it twice is writing it once."""
+        upload = self._client.objects_api.upload_object
+        what = f"write {path!r} on {staging.branch!r}"
+        self._read(what, upload, staging.repository, staging.branch, path, content=content)
+
+    def has_action_runs(self, repository: str, branch: str) -> bool:
+        """Whether the server ran any hook for a branch."""
+        runs = self._client.actions_api.list_repository_runs
+        what = f"list the action runs of {branch!r} of {repository!r}"
+        return bool(self._read(what, runs, repository, branch=branch, amount=1).results)
 
     def create_branch(self, staging: StagingBranch, source: str) -> None:
         creation = lakefs_sdk.BranchCreation(name=staging.branch, source=source)

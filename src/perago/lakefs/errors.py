@@ -14,7 +14,6 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.exceptions import NotFoundError as StoreNotFoundError
 
 from perago.errors import (
     BackendDeniedError,
@@ -24,6 +23,7 @@ from perago.errors import (
     ConflictError,
     LostReplyError,
     NotFoundError,
+    PreconditionError,
 )
 
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
@@ -41,6 +41,11 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
         raise _from_transport(what, error, changes=changes) from None
     except BaseError as error:
         raise _from_store(what, error) from None
+    except FileNotFoundError as error:
+        # obstore raises the system's error both for a missing object and for a missing file.
+        if not str(error).startswith("Object at location"):
+            raise
+        raise NotFoundError(f"LakeFS could not {what}: {_shorten(str(error))}") from None
 
 
 def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:
@@ -56,6 +61,8 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
         return NotFoundError(message)
     if status == 409:
         return ConflictError(message)
+    if status == 412:
+        return PreconditionError(message)
     if status == 429:
         return BackendUnavailableError(message)
     if 400 <= status < 500:
@@ -76,8 +83,6 @@ def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> Backe
 
 def _from_store(what: str, error: BaseError) -> BackendError:
     message = f"LakeFS could not {what}: {_shorten(str(error))}"
-    if isinstance(error, StoreNotFoundError):
-        return NotFoundError(message)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return BackendDeniedError(message)
     if isinstance(error, GenericError):

@@ -7,6 +7,8 @@ expected parent, no other commit can slip in between.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 ACTION_PATH = "_lakefs_actions/perago_fence.yaml"
 
 ACTION_TEXT = """\
@@ -24,3 +26,21 @@ hooks:
           error("perago fence: expected " .. expected .. ", found " .. action.commit.parents[1])
         end
 """
+
+
+class FenceState(StrEnum):
+    """What a commit has at the fence's path."""
+
+    INSTALLED = "installed"
+    OUTDATED = "outdated"
+    FOREIGN = "foreign"
+    MISSING = "missing"
+
+
+def fence_state(content: bytes) -> FenceState:
+    """Only the very text is the fence: an edited copy may let through what it should refuse."""
+    if content == ACTION_TEXT.encode():
+        return FenceState.INSTALLED
+    # Every version of ours begins with its name.
+    ours = content.startswith(b"name: perago_fence\n")
+    return FenceState.OUTDATED if ours else FenceState.FOREIGN

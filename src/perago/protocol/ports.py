@@ -9,8 +9,9 @@ or a relocation.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim, Execution
@@ -56,6 +57,16 @@ class Lake(Protocol):
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         """Create a tag; one that is already on the same commit is fine."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A polled task: our claim on it, and its input."""
+
+    claim: Claim
+    task_type: str
+    payload: dict[str, Any]
+    response_timeout_seconds: float
 
 
 class Attempts(Protocol):

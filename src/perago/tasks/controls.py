@@ -6,6 +6,7 @@ Plain values. Nothing is checked when one is made: the ``@task`` decorator asks 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -46,14 +47,18 @@ class TimeoutPolicy:
     body_seconds: float | None = None
 
     def problems(self) -> Iterator[str]:
-        yield from _whole(self, "response_seconds", 1)
-        yield from _whole(self, "total_seconds", 0)
+        wrong = [*_whole(self, "response_seconds", 1), *_whole(self, "total_seconds", 0)]
+        yield from wrong
         yield from _whole(self, "poll_seconds", 0)
         yield from _one_of(self, "action", ("RETRY", "TIME_OUT_WF", "ALERT_ONLY"))
-        if 0 < self.total_seconds < self.response_seconds:
+        if not wrong and 0 < self.total_seconds < self.response_seconds:
             yield "TimeoutPolicy: total_seconds must be 0 or at least response_seconds"
-        if self.body_seconds is not None and self.body_seconds <= 0:
-            yield "TimeoutPolicy.body_seconds must be above 0, or None for no deadline"
+        body = self.body_seconds
+        if body is not None and (not _is_seconds(body) or body == 0):
+            yield (
+                "TimeoutPolicy.body_seconds must be a number above 0, or None for no deadline, "
+                f"not {body!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +97,12 @@ class PublishBudget:
         )
 
     def problems(self) -> Iterator[str]:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-                yield f"PublishBudget.{item.name} must be a number of seconds, not {value!r}"
-                return
+        wrong = [item.name for item in fields(self) if not _is_seconds(getattr(self, item.name))]
+        for name in wrong:
+            value = getattr(self, name)
+            yield f"PublishBudget.{name} must be a number of seconds, not {value!r}"
+        if wrong:
+            return
         if self.lakefs_merge_timeout_seconds <= 0 or self.heartbeat_interval_seconds <= 0:
             yield "PublishBudget: merge timeout and heartbeat interval must be above 0"
         needed = self.observed_merge_p99_seconds + self.safety_margin_seconds
@@ -131,6 +137,13 @@ class TaskControls:
             elif value is not None or name != "publish_budget":
                 yield f"TaskControls.{name} must be a {kind.__name__}, not {value!r}"
         yield from _one_of(self, "recovery", ("replace", "adopt"))
+
+
+def _is_seconds(value: object) -> bool:
+    """A number that a clock can count: neither negative nor infinite nor NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
 
 
 def _whole(value: Any, name: str, least: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from perago.tasks.controls import TaskControls
 from perago.tasks.spec import WorkspaceSpec
 
 _ATTRIBUTE = "__perago_task__"
+_PROBLEMS = "__perago_problems__"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
@@ -27,7 +28,7 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct, and where."""
+    """One thing to correct, and where; without a task, it concerns the whole module."""
 
     file: str
     line: int
@@ -35,7 +36,15 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: task {self.task!r}: {self.text}"
+        where = f"{_shown(self.file)}:{self.line}: " if self.file else ""
+        whose = f"task {self.task!r}: " if self.task else ""
+        return where + whose + self.text
+
+
+def _shown(file: str) -> str:
+    """A path below the current folder the short way, as compilers show it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,7 @@ def task(
             *signature.problems,
             *_workspace_problems(signature, workspace),
             *_controls_problems(given),
+            *_description_problems(description),
         ]
         if texts or signature.params is None or signature.result is None:
             _report(function, str(name), texts)
@@ -116,6 +126,12 @@ def definition_of(value: object) -> TaskDefinition | None:
     return found if isinstance(found, TaskDefinition) else None
 
 
+def problems_of(value: object) -> tuple[Problem, ...]:
+    """The problems noted when a function was decorated, if it did not become a task."""
+    found = getattr(value, _PROBLEMS, ())
+    return found if isinstance(found, tuple) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Signature:
     takes_workspace: bool
@@ -126,7 +142,7 @@ class _Signature:
 
 def _read_signature(function: Callable[..., Any]) -> _Signature:
     wanted = "write (workspace: Path, params: Model) -> Result or (params: Model) -> Result"
-    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+    if not inspect.isfunction(function) or _only_begins(function):
         return _Signature(False, None, None, (f"a task must be a plain function: {wanted}",))
     try:
         hints = typing.get_type_hints(function)
@@ -155,6 +171,15 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
     )
 
 
+def _only_begins(function: Callable[..., Any]) -> bool:
+    """Calling it would return at once, with the body still to run."""
+    return (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+
+
 def _is_model(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, BaseModel) and value is not BaseModel
 
@@ -164,6 +189,11 @@ def _naming_problems(name: object, owner_email: object) -> Iterator[str]:
         yield f"name {name!r}: write letters, digits, '_', '-' or '.', beginning with a letter"
     if not isinstance(owner_email, str) or not _EMAIL.fullmatch(owner_email):
         yield f"owner_email {owner_email!r}: write an address like 'data@example.com'"
+
+
+def _description_problems(description: object) -> Iterator[str]:
+    if description is not None and not isinstance(description, str):
+        yield f"description must be a string, not {description!r}"
 
 
 def _controls_problems(controls: object) -> Iterator[str]:
@@ -187,12 +217,28 @@ def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[st
     yield from workspace.problems()
 
 
+def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:
+    """A problem of a task, at the line where its decorators begin."""
+    plain = inspect.unwrap(function)
+    code = getattr(getattr(plain, "__func__", plain), "__code__", None)
+    if code is None:  # a class, a partial: the decorator's own caller is the next best place
+        return Problem(*_caller(), name, text)
+    return Problem(code.co_filename, code.co_firstlineno, name, text)
+
+
+def _caller() -> tuple[str, int]:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+
+
 def _report(function: Callable[..., Any], name: str, texts: list[str]) -> None:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    file = code.co_filename if code else "<unknown>"
-    line = code.co_firstlineno if code else 0
-    problems = [Problem(file, line, name, text) for text in texts]
+    problems = [problem_at(function, name, text) for text in texts]
     collected = _collected.get()
     if collected is None:
         raise DefinitionError("\n".join(map(str, problems)))
     collected.extend(problems)
+    # A module is imported once; who looks at it again must find the same problems.
+    with suppress(AttributeError, TypeError):
+        setattr(function, _PROBLEMS, tuple(problems))

@@ -35,29 +35,53 @@ def _segment(segment: str) -> str:
             out.append("[^/]*")
         elif char == "?":
             out.append("[^/]")
-        elif char == "[" and (end := segment.find("]", index + 1)) != -1:
-            body = segment[index:end]
-            negated = body.startswith("!")
-            body = body.removeprefix("!").replace("\\", r"\\").replace("^", r"\^")
-            body = body.replace("[", r"\[").replace("&", r"\&").replace("~", r"\~")
-            out.append(f"(?!/)[{'^' if negated else ''}{body}]")
+        elif char == "[" and (end := _end_of_class(segment, index)) != -1:
+            out.append(_character_class(segment[index:end]))
             index = end + 1
         else:
             out.append(re.escape(char))
     return "".join(out)
 
 
+def _end_of_class(segment: str, start: int) -> int:
+    """Where the class closes. A ``]`` in the first place stands for itself; -1: never closed."""
+    first = start + 1 if segment.startswith("!", start) else start
+    return segment.find("]", first + 1)
+
+
+def _character_class(body: str) -> str:
+    """Escaped piece by piece: much of what is plain in a glob means something in an expression."""
+    negated, rest = body.startswith("!"), body.removeprefix("!")
+    out: list[str] = []
+    index = 0
+    while index < len(rest):
+        if rest[index + 1 : index + 2] == "-" and index + 2 < len(rest):
+            out.append(f"{re.escape(rest[index])}-{re.escape(rest[index + 2])}")
+            index += 3
+        else:
+            out.append(re.escape(rest[index]))
+            index += 1
+    return f"(?!/)[{'^' if negated else ''}{''.join(out)}]"
+
+
+def path_problem(path: object) -> str | None:
+    """What is wrong with a relative path, or None."""
+    if not isinstance(path, str) or not path:
+        return f"a path must be a non-empty string, not {path!r}"
+    if any(segment in {"", ".", ".."} for segment in path.split("/")):
+        return f"{path!r}: write a relative path without '.', '..', '//' or a slash at an end"
+    return None
+
+
 def glob_problem(pattern: object) -> str | None:
     """What is wrong with a pattern, or None."""
-    if not isinstance(pattern, str) or not pattern:
-        return "a path pattern must be a non-empty string"
-    segments = pattern.split("/")
-    if any(segment in {"", ".", ".."} for segment in segments):
-        return f"{pattern!r}: write a relative path without '.', '..', '//' or a slash at an end"
-    if any("**" in segment and segment != "**" for segment in segments):
+    if problem := path_problem(pattern):
+        return problem
+    text = str(pattern)
+    if any("**" in segment and segment != "**" for segment in text.split("/")):
         return f"{pattern!r}: '**' must be a whole segment, as in 'raw/**/*.json'"
     try:
-        compile_glob(pattern)
+        compile_glob(text)
     except re.error as error:
         return f"{pattern!r}: {error}"
     return None

@@ -7,6 +7,7 @@ and for a LakeFS listing. An author's own is any callable that takes the workspa
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from perago.errors import GuardrailViolation
-from perago.tasks.globs import compile_glob, glob_problem
+from perago.tasks.globs import compile_glob, glob_problem, path_problem
 
 _SHOWN = 5
 
@@ -41,7 +42,7 @@ class RequireFile:
             raise GuardrailViolation(f"required file is missing: {self.path}")
 
     def problem(self) -> str | None:
-        return glob_problem(self.path)
+        return _plain_problem(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class RequireDir:
     path: str
 
     def check(self, paths: Sequence[str]) -> None:
-        below = self.path.rstrip("/") + "/"
+        below = self.path.removesuffix("/") + "/"
         if not any(path.startswith(below) for path in paths):
             raise GuardrailViolation(f"required folder is missing or empty: {self.path}")
 
     def problem(self) -> str | None:
-        return glob_problem(str(self.path).rstrip("/"))
+        path: object = self.path
+        return _plain_problem(path.removesuffix("/") if isinstance(path, str) else path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,27 @@ class CountGlob:
     def problem(self) -> str | None:
         if problem := glob_problem(self.pattern):
             return problem
-        if self.min_count < 0 or (self.max_count is not None and self.max_count < self.min_count):
-            return f"{self.pattern!r}: write 0 <= min_count <= max_count"
+        least, most = self.min_count, self.max_count
+        whole = _is_whole(least) and (most is None or _is_whole(most))
+        if not whole or least < 0 or (most is not None and most < least):
+            return (
+                f"{self.pattern!r}: write whole numbers, 0 <= min_count <= max_count, "
+                f"not {least!r} and {most!r}"
+            )
         return None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _plain_problem(path: object) -> str | None:
+    """One path, taken literally: a star in it would never match anything."""
+    if problem := path_problem(path):
+        return problem
+    if "*" in str(path) or "?" in str(path):
+        return f"{path!r} is a pattern: write require_glob({path!r})"
+    return None
 
 
 def require_file(path: str) -> RequireFile:
@@ -109,6 +129,34 @@ def forbid_glob(pattern: str) -> CountGlob:
     return CountGlob(pattern, 0, 0)
 
 
+def guardrail_problem(guardrail: object) -> str | None:
+    """What is wrong with one entry of ``pre`` or ``post``, or None."""
+    if any(guardrail is it for it in (require_file, require_dir, require_glob, forbid_glob)):
+        # It is a callable that takes one argument, and would pass every workspace.
+        name = getattr(guardrail, "__name__", "")
+        return f"{name} needs its argument: write {name}('path')"
+    if isinstance(guardrail, ListingGuardrail):
+        return guardrail.problem()
+    if not callable(guardrail):
+        return (
+            f"{guardrail!r} is no guardrail; write require_file(…), require_glob(…) or a function "
+            "that takes the workspace"
+        )
+    if inspect.iscoroutinefunction(guardrail) or not _takes_one_argument(guardrail):
+        return f"{guardrail!r}: write a plain function that takes the workspace and nothing else"
+    return None
+
+
+def _takes_one_argument(guardrail: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(guardrail).bind(Path())
+    except TypeError:
+        return False
+    except ValueError:  # some callables written in C do not say what they take
+        return True
+    return True
+
+
 def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
     """Run guardrails on a local workspace; the first violation ends it."""
     paths: list[str] | None = None
@@ -121,8 +169,13 @@ def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
 
 
 def _files_below(folder: Path) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
         relative = Path(parent).relative_to(folder).as_posix()
         start = "" if relative == "." else relative + "/"
         yield from (start + name for name in sorted(names))
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be read must not pass for an empty one."""
+    raise error

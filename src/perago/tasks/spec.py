@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perago.tasks.guardrails import Guardrail, ListingGuardrail
+from perago.tasks.guardrails import Guardrail, guardrail_problem
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -37,8 +37,9 @@ class WorkspaceSpec:
     def problems(self) -> Iterator[str]:
         """Everything wrong with this spec, each with what to write instead."""
         yield from _prefix_problems(self.prefix)
-        if self.read_only not in (True, False):
-            yield f"WorkspaceSpec.read_only must be True or False, not {self.read_only!r}"
+        read_only: object = self.read_only
+        if not isinstance(read_only, bool):
+            yield f"WorkspaceSpec.read_only must be True or False, not {read_only!r}"
         for side in ("pre", "post"):
             yield from _guardrail_problems(side, getattr(self, side))
 
@@ -53,7 +54,7 @@ def _prefix_problems(prefix: object) -> Iterator[str]:
     normal = normalize_prefix(prefix)
     segments = normal.split("/") if normal else []
     bad = any(segment in {"", ".", ".."} for segment in segments)
-    if bad or "\\" in prefix or _CONTROL.search(prefix):
+    if bad or "//" in prefix or "\\" in prefix or _CONTROL.search(prefix):
         yield (
             f"WorkspaceSpec.prefix {prefix!r}: write a folder like 'audio/render', "
             "without '.', '..', '//', backslashes or control characters"
@@ -67,11 +68,5 @@ def _guardrail_problems(side: str, guardrails: object) -> Iterator[str]:
         yield f"WorkspaceSpec.{side} must be a list of guardrails, not {guardrails!r}"
         return
     for guardrail in guardrails:
-        if isinstance(guardrail, ListingGuardrail):
-            if problem := guardrail.problem():
-                yield f"WorkspaceSpec.{side}: {problem}"
-        elif not callable(guardrail):
-            yield (
-                f"WorkspaceSpec.{side}: {guardrail!r} is no guardrail; write require_file(…), "
-                "require_glob(…) or a function that takes the workspace"
-            )
+        if problem := guardrail_problem(guardrail):
+            yield f"WorkspaceSpec.{side}: {problem}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 
 from perago.tasks.definition import TaskDefinition
 
 _WORKSPACE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "repository": {"type": "string"},
-        "branch": {"type": "string"},
+        "repository": {"type": "string", "minLength": 1},
+        "branch": {"type": "string", "minLength": 1},
         "ref_type": {"const": "commit"},
         "refType": {"const": "commit"},
         "ref": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
@@ -66,15 +68,59 @@ def taskdef_warnings(definition: TaskDefinition) -> list[str]:
     return []
 
 
+def contract_problems(definition: TaskDefinition) -> list[str]:
+    """Why the models of a task cannot be written as JSON Schema.
+
+    Asked once the module is imported: at decoration a model may still wait for a class below it.
+    """
+    problems: list[str] = []
+    for key, side, model in (
+        ("params", "input", definition.params_model),
+        ("result", "output", definition.result_model),
+    ):
+        try:
+            schema = _model_schema(model, side)
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            why = " ".join(str(error.message).split())
+            problems.append(f"{key} model {model.__name__} has no JSON Schema: {why}")
+            continue
+        if side == "input" and not _takes_objects(schema):
+            problems.append(
+                f"{key} model {model.__name__} does not take a JSON object: "
+                "write a model with fields"
+            )
+    return problems
+
+
+class _StableSchema(GenerateJsonSchema):
+    """A set has another order in every process; its default must not."""
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        return sorted(encoded, key=repr) if isinstance(dft, set | frozenset) else encoded
+
+
+def _model_schema(model: type[BaseModel], side: str) -> dict[str, Any]:
+    mode: Any = "validation" if side == "input" else "serialization"
+    return model.model_json_schema(mode=mode, schema_generator=_StableSchema)
+
+
+def _takes_objects(schema: dict[str, Any]) -> bool:
+    """A model of the root kind may stand for a list or a number; params are always an object."""
+    reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    root = schema.get("$defs", {}).get(reference, schema)
+    return bool(root.get("type", "object") == "object")
+
+
 def _schema(
     definition: TaskDefinition, side: str, key: str, model: type[BaseModel]
 ) -> dict[str, Any]:
-    """A JSON Schema of one side of the contract, with ``$defs`` at its top."""
-    mode: Any = "validation" if side == "input" else "serialization"
-    schema = model.model_json_schema(mode=mode, ref_template="#/$defs/{model}")
+    """A JSON Schema of one side of the contract.
+
+    The model's ``$defs`` move to the top, because its references begin at the document's root.
+    """
+    schema = _model_schema(model, side)
     defs = schema.pop("$defs", {})
-    if "$ref" in schema and len(schema) == 1:  # a recursive model refers to itself
-        schema = {"$ref": schema["$ref"]}
     with_workspace = definition.workspace is not None
     properties = {"workspace": _WORKSPACE_SCHEMA, key: schema} if with_workspace else {key: schema}
     data: dict[str, Any] = {

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from perago.conductor.client import ConductorAttempts
 from perago.conductor.connection import ConductorConnection
 from perago.errors import ConfigurationError
 from perago.lakefs.connection import LakeFSConnection
-from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, Policy, Workspace
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.objects import LakeFSObjects
+from perago.protocol.events import EventSink
+from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, Policy, Ports, Workspace
+from perago.protocol.ports import Attempts
 from perago.settings import Settings
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import check_folder
 from perago.tasks.spec import WorkspaceSpec
+from perago.transfer.engine import Engine
+from perago.transfer.workspaces import LocalWorkspaces
 
 
 class SystemClock:
@@ -53,6 +61,32 @@ def _build_workspace(spec: WorkspaceSpec) -> Workspace:
         check_folder(spec.post, folder)
 
     return Workspace(spec.normal_prefix, spec.read_only, check_pre, check_post)
+
+
+def build_ports(
+    settings: Settings,
+    *,
+    events: EventSink,
+    supervise: Callable[[Attempts], Attempts] = lambda attempts: attempts,
+    with_lakefs: bool = True,
+) -> Ports:
+    """Everything outside that an attempt touches; without LakeFS for workspace-free tasks."""
+    attempts = supervise(ConductorAttempts(conductor_connection(settings)))
+    clock, policy = SystemClock(), build_policy(settings)
+    if not with_lakefs:
+        none = _NotConfigured()
+        return Ports(none, attempts, none, clock, events, policy)
+    lakefs = lakefs_connection(settings)
+    engine = Engine(LakeFSObjects(lakefs), threads=settings.transfer_threads)
+    workspaces = LocalWorkspaces(settings.workspace_root, engine)
+    return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy)
+
+
+class _NotConfigured:
+    """Stands where no task of this worker needs a LakeFS."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConfigurationError("LakeFS is not configured for this worker")
 
 
 def build_policy(settings: Settings) -> Policy:

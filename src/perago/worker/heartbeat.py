@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from types import TracebackType
 from typing import Self
@@ -13,7 +14,6 @@ from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.ports import Attempts
 
-_LONGEST_INTERVAL = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -24,12 +24,22 @@ class Heartbeat:
     the thread before anything is posted.
     """
 
-    def __init__(self, attempts: Attempts, claim: Claim, response_timeout_seconds: float) -> None:
+    def __init__(self, attempts: Attempts, claim: Claim, interval: float) -> None:
         self._attempts = attempts
         self._claim = claim
-        self._interval = min(response_timeout_seconds / 3 or _LONGEST_INTERVAL, _LONGEST_INTERVAL)
+        self._interval = interval
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="perago-heartbeat", daemon=True)
+        self._lost = threading.Event()
+        # The thread logs with the ids of the attempt it was made for.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._beat,), name="perago-heartbeat", daemon=True
+        )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Conductor was seen to have taken the attempt away."""
+        return self._lost.is_set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -51,6 +61,7 @@ class Heartbeat:
                 assert_current_attempt_snapshot(self._claim, fresh)
                 self._attempts.renew(self._claim)
             except StaleAttemptError as error:
+                self._lost.set()
                 _log.warning("lease_lost", reason=str(error))
                 return
             except BackendError as error:

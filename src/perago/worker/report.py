@@ -18,6 +18,7 @@ class Reporting(Protocol):
 
     def read(self, task_id: str) -> AttemptSnapshot: ...
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None: ...
+    def requeue(self, claim: Claim) -> None: ...
 
 
 class Delivered(StrEnum):
@@ -37,22 +38,43 @@ def report(
     may have been taken.
     """
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in Retrying(
-        retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop_after_delay(seconds),
-        wait=wait_random_exponential(multiplier=0.2, max=3),
-        reraise=True,
-    ):
+    for attempt in _patiently(seconds):
         with attempt:
             fresh = conductor.read(claim.attempt.task_id)
             if (fresh.status, fresh.worker_id) == (wanted, claim.token):
                 return Delivered.POSTED
-            try:
-                assert_current_attempt_snapshot(claim, fresh)
-            except StaleAttemptError:
+            if not _is_ours(claim, fresh):
                 return Delivered.STALE
             conductor.complete(claim, outcome, logs)
             if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
                 raise BackendUnavailableError("Conductor took the result and did not store it")
             return Delivered.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
+
+
+def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Delivered:
+    """Put an attempt back into Conductor's queue without burning a retry."""
+    for attempt in _patiently(seconds):
+        with attempt:
+            if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
+                return Delivered.STALE
+            conductor.requeue(claim)
+            return Delivered.POSTED
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
+    try:
+        assert_current_attempt_snapshot(claim, fresh)
+    except StaleAttemptError:
+        return False
+    return True
+
+
+def _patiently(seconds: float) -> Retrying:
+    return Retrying(
+        retry=retry_if_exception_type(BackendUnavailableError),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.2, max=3),
+        reraise=True,
+    )

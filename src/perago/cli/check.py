@@ -1,0 +1,140 @@
+"""``perago check``: everything wrong with the tasks of modules, and drift against Conductor."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perago.cli import output
+from perago.cli.extract import Targets
+from perago.cli.register import describe
+
+if TYPE_CHECKING:
+    from perago.tasks.definition import Problem, TaskDefinition
+    from perago.tasks.drift import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One task against Conductor; ``differences`` is None when it is not registered."""
+
+    task: str
+    differences: list[Difference] | None
+
+    @property
+    def is_error(self) -> bool:
+        from perago.tasks.drift import breaks_contract
+
+        return self.differences is None or breaks_contract(self.differences)
+
+
+@dataclass(slots=True)
+class _Report:
+    tasks: list[str]
+    problems: list[Problem]
+    warnings: list[str] = field(default_factory=list)
+    compared: list[_Comparison] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        if self.problems:
+            return 2
+        return 1 if any(item.is_error for item in self.compared) else 0
+
+
+def check(
+    targets: Targets,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also compare with what Conductor has registered.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Report every problem of every task at once; with --connect, drift against Conductor too."""
+    from perago.tasks.discover import inspect_targets
+    from perago.tasks.taskdef import taskdef_warnings
+
+    found = inspect_targets(targets)
+    report = _Report([task.name for task in found.tasks], found.problems)
+    for definition in found.tasks:
+        report.warnings += taskdef_warnings(definition)
+    if connect and not found.problems:
+        report.compared = _compare(found.tasks)
+    if as_json:
+        output.emit_json(_as_json(report))
+    else:
+        _show(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _compare(definitions: list[TaskDefinition]) -> list[_Comparison]:
+    from perago.conductor.taskdefs import ConductorTaskDefs
+    from perago.settings import load_settings
+    from perago.tasks.drift import compare_taskdefs
+    from perago.tasks.taskdef import build_taskdef
+    from perago.worker.bootstrap import conductor_connection
+
+    conductor = ConductorTaskDefs(conductor_connection(load_settings()))
+    compared = []
+    for definition in definitions:
+        registered = conductor.get(definition.name)
+        differences = None
+        if registered is not None:
+            differences = compare_taskdefs(build_taskdef(definition), registered)
+        compared.append(_Comparison(definition.name, differences))
+    return compared
+
+
+def _show(report: _Report) -> None:
+    for problem in report.problems:
+        output.say(f"error: {problem}")
+    for warning in report.warnings:
+        output.say(f"warning: {warning}")
+    if report.problems:
+        count = len(report.problems)
+        output.say(f"{count} {'problem' if count == 1 else 'problems'} to correct")
+        return
+    compared = {item.task: item for item in report.compared}
+    for name in report.tasks:
+        _show_task(name, compared.get(name))
+
+
+def _show_task(name: str, comparison: _Comparison | None) -> None:
+    if comparison is None:
+        output.say(f"{name}: ok")
+    elif comparison.differences is None:
+        output.say(f"error: {name}: not registered in Conductor; run perago register")
+    elif not comparison.differences:
+        output.say(f"{name}: ok, as registered in Conductor")
+    else:
+        output.say(f"{name}: registered in Conductor with differences (registered -> defined)")
+        for difference in comparison.differences:
+            word = "error" if difference.kind == "contract" else "warning"
+            output.say(f"  {word}: {describe(difference)}")
+
+
+def _as_json(report: _Report) -> dict[str, Any]:
+    return {
+        "tasks": report.tasks,
+        "problems": [asdict(problem) for problem in report.problems],
+        "warnings": report.warnings,
+        "conductor": [
+            {
+                "task": item.task,
+                "registered": item.differences is not None,
+                "differences": [_difference_json(it) for it in item.differences or ()],
+            }
+            for item in report.compared
+        ],
+        "exit_code": report.exit_code,
+    }
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    """A value that is not there is left out, because null may be a value."""
+    from perago.tasks.drift import ABSENT
+
+    values = {"registered": difference.registered, "defined": difference.defined}
+    present = {key: value for key, value in values.items() if value is not ABSENT}
+    return {"path": difference.path, "kind": difference.kind.value, **present}

@@ -1,0 +1,37 @@
+"""``perago extract``: the TaskDefs of modules as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perago.cli import output
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(metavar="MODULE[:task]…", help="Modules with tasks; the current folder counts."),
+]
+
+
+def extract(
+    targets: Targets,
+    file: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout."),
+    ] = None,
+) -> None:
+    """Print the TaskDefs of tasks, with the JSON Schemas of their params and results."""
+    from perago.tasks.discover import load_tasks
+    from perago.tasks.taskdef import build_taskdef, taskdef_warnings
+
+    definitions = load_tasks(targets)
+    for definition in definitions:
+        for warning in taskdef_warnings(definition):
+            output.warn(warning)
+    taskdefs = [build_taskdef(definition) for definition in definitions]
+    if file is None:
+        output.emit_json(taskdefs)
+    else:
+        output.write_file(file, output.json_text(taskdefs))

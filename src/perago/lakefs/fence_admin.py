@@ -1,0 +1,181 @@
+"""Install the hard fence in a repository, and prove that the server enforces it.
+
+Everything is done on short-lived branches of our own, which are deleted whatever happens. The
+branch itself only ever gets one merge, so a protected branch works too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from perago.errors import (
+    BackendError,
+    BackendRefusedError,
+    LostReplyError,
+    PreconditionError,
+    PublishFenceError,
+    UnknownOutcomeError,
+)
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState
+from perago.protocol.record import EXPECTED_HEAD
+from perago.protocol.workspace import StagedWorkspace, StagingBranch
+
+_TIMEOUT_SECONDS = 60.0
+_NOBODY = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class FenceStatus:
+    """The fence at the HEAD of a branch."""
+
+    repository: str
+    branch: str
+    head: str
+    state: FenceState
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What an installation found and, if it had to do something, the commit it made."""
+
+    before: FenceStatus
+    commit: str | None
+
+
+@dataclass(slots=True)
+class Verification:
+    """What the server did with three merges; ``None`` for one that was not tried."""
+
+    status: FenceStatus
+    refuses_wrong_head: bool | None = None
+    accepts_right_head: bool | None = None
+    accepts_other_merges: bool | None = None
+    hooks_ran: bool | None = None
+
+    @property
+    def holds(self) -> bool:
+        return bool(
+            self.refuses_wrong_head and self.accepts_right_head and self.accepts_other_merges
+        )
+
+
+class FenceAdmin:
+    """The operator's side of the hard fence."""
+
+    def __init__(self, lake: LakeFSControl, report_leftover: Callable[[str, str], None]) -> None:
+        self._lake = lake
+        self._report_leftover = report_leftover
+
+    def status(self, repository: str, branch: str | None = None) -> FenceStatus:
+        """Look at the HEAD of a branch, by default the repository's default branch."""
+        branch = branch or self._lake.default_branch(repository)
+        head = self._lake.get_head(repository, branch)
+        state = self._lake.read_fence(repository, head.id)
+        return FenceStatus(repository, branch, head.id, state)
+
+    def install(self, repository: str, branch: str | None = None) -> Installation:
+        """Put the action file at the HEAD of a branch; nothing to do when it is there."""
+        before = self.status(repository, branch)
+        if before.state is FenceState.INSTALLED:
+            return Installation(before, None)
+        if before.state is FenceState.FOREIGN:
+            raise BackendRefusedError(
+                f"{ACTION_PATH} on {before.branch!r} of {repository!r} is not Perago's",
+                hint="Move that file away; the hard fence needs this path.",
+            )
+        if self._lake.has_uncommitted_changes(repository, before.branch):
+            raise PublishFenceError(
+                f"{before.branch!r} of {repository!r} has uncommitted changes and takes no merge",
+                hint="Commit or reset them, then run the command again.",
+            )
+        with self._short_lived(repository, "install", before.head) as staging:
+            self._lake.write_small(staging, ACTION_PATH, ACTION_TEXT.encode())
+            staged = self._lake.commit(staging, "perago: install the publish fence", {})
+            commit = self._merge_install(staged, before)
+        return Installation(before, commit)
+
+    def verify(self, repository: str, branch: str | None = None) -> Verification:
+        """Try a merge with a wrong head, one with the right head, one that states no head."""
+        found = Verification(self.status(repository, branch))
+        if found.status.state is not FenceState.INSTALLED:
+            return found
+        head = found.status.head
+        with (
+            self._short_lived(repository, "target", head) as target,
+            self._short_lived(repository, "probe", head) as probe,
+            self._short_lived(repository, "other", head) as other,
+        ):
+            staged = self._stage_probe(probe)
+            found.refuses_wrong_head = self._is_refused(staged, target, {EXPECTED_HEAD: _NOBODY})
+            found.hooks_ran = self._lake.has_action_runs(repository, target.branch)
+            if found.refuses_wrong_head:
+                right = {EXPECTED_HEAD: head}
+                found.accepts_right_head = not self._is_refused(staged, target, right)
+                staged = self._stage_probe(other)
+                found.accepts_other_merges = not self._is_refused(staged, target, {})
+        return found
+
+    def _merge_install(self, staged: StagedWorkspace, before: FenceStatus) -> str:
+        try:
+            return self._lake.merge(
+                staged,
+                before.branch,
+                message="perago: install the publish fence",
+                # The file fences its own installation: LakeFS reads actions from the source.
+                metadata={EXPECTED_HEAD: before.head},
+                timeout=_TIMEOUT_SECONDS,
+            )
+        except PreconditionError as refused:
+            raise PublishFenceError(
+                f"a hook refused the merge into {before.branch!r}: {refused}",
+                hint="If the branch moved meanwhile, run the command again.",
+            ) from refused
+        except LostReplyError as lost:
+            return self._resolve_install(before, lost)
+
+    def _resolve_install(self, before: FenceStatus, lost: LostReplyError) -> str:
+        """A merge is never repeated: read whether it landed."""
+        now = self.status(before.repository, before.branch)
+        if now.state is FenceState.INSTALLED:
+            return now.head
+        raise UnknownOutcomeError(
+            f"the reply was lost and the fence is {now.state} at {now.head}: {lost}",
+            hint="Look again with `perago fence status`; installing twice does no harm.",
+        ) from lost
+
+    def _stage_probe(self, staging: StagingBranch) -> StagedWorkspace:
+        self._lake.write_small(staging, f"{staging.branch}.txt", b"perago fence verify\n")
+        return self._lake.commit(staging, "perago: probe the publish fence", {})
+
+    def _is_refused(
+        self, staged: StagedWorkspace, target: StagingBranch, metadata: dict[str, str]
+    ) -> bool:
+        try:
+            self._lake.merge(
+                staged,
+                target.branch,
+                message="perago: probe the publish fence",
+                metadata=metadata,
+                timeout=_TIMEOUT_SECONDS,
+            )
+        except PreconditionError:
+            return True
+        return False
+
+    @contextmanager
+    def _short_lived(self, repository: str, purpose: str, source: str) -> Iterator[StagingBranch]:
+        name = f"perago-fence-{purpose}-{uuid.uuid4().hex}"
+        staging = StagingBranch(repository, name)
+        try:
+            self._lake.create_branch(staging, source)
+            yield staging
+        finally:
+            try:
+                self._lake.delete_branch(staging)
+            except BackendError as error:
+                # Never hides what happened before: an error on its way out stays the error.
+                self._report_leftover(name, str(error))

@@ -1,0 +1,184 @@
+"""What can be set. Secrets are ``SecretStr`` from the start.
+
+Error texts written here never repeat the value: it may be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from platformdirs import user_state_path
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+_HIGHEST_PORT = 65535
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def _check_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("write an http:// or https:// address with a host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("write the address without a user; credentials have settings of their own")
+    if parts.query or parts.fragment or not value.isprintable() or " " in value:
+        raise ValueError("write only scheme, host, port and path")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("the port must be a number up to 65535") from None
+    return value
+
+
+def _check_credential(value: str) -> str:
+    # A file or a secret store easily adds a line end, and the server then only says "denied".
+    if not value or not value.isprintable() or value != value.strip():
+        raise ValueError("it is empty, or has white space around it or a control character in it")
+    return value
+
+
+def _check_secret(value: SecretStr) -> SecretStr:
+    _check_credential(value.get_secret_value())
+    return value
+
+
+def _read_address(value: object) -> object:
+    """``host:port``, or ``off``, which is ``None``."""
+    if value is None or isinstance(value, Address):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("write it in quotes: host:port, or off")  # noqa: TRY004  pydantic's way
+    if value.strip().lower() == "off":
+        return None
+    host, colon, port = value.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()):
+        raise ValueError("write host:port, for example 127.0.0.1:9464, or off")
+    if int(port) > _HIGHEST_PORT:
+        raise ValueError("the port must be a number up to 65535")
+    return Address(host, int(port))
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _absolute(value: Path) -> Path:
+    return value.expanduser().absolute()
+
+
+def _default_workspace_root() -> Path:
+    return user_state_path("perago") / "workspaces"
+
+
+_Url = Annotated[str, AfterValidator(_check_url)]
+_Credential = Annotated[str, AfterValidator(_check_credential)]
+_Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
+
+
+def _setting(variable: str, description: str, *, default: Any = None, **rules: Any) -> Any:
+    """A field with the variable that sets it."""
+    if "default_factory" not in rules:
+        rules["default"] = default
+    return Field(validation_alias=variable, description=description, **rules)
+
+
+class Settings(BaseSettings):
+    """What a worker needs to know about the world around it.
+
+    Making one reads nothing: it holds what it is given, and defaults. ``load_settings`` reads the
+    environment and the files.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, env_ignore_empty=True
+    )
+
+    lakefs_endpoint: _Url | None = _setting("LAKECTL_SERVER_ENDPOINT_URL", "The LakeFS server.")
+    lakefs_access_key_id: _Credential | None = _setting(
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "The access key id of the worker's LakeFS user."
+    )
+    lakefs_secret_access_key: _Secret | None = _setting(
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "The secret that belongs to it."
+    )
+    conductor_server_url: _Url | None = _setting(
+        "CONDUCTOR_SERVER_URL", "The Conductor server, with or without `/api` at its end."
+    )
+    conductor_auth_key: _Credential | None = _setting(
+        "CONDUCTOR_AUTH_KEY", "The key id, for a Conductor that asks for one."
+    )
+    conductor_auth_secret: _Secret | None = _setting(
+        "CONDUCTOR_AUTH_SECRET", "The secret that belongs to it."
+    )
+    workspace_root: Annotated[Path, AfterValidator(_absolute)] = _setting(
+        "PERAGO_WORKSPACE_ROOT",
+        "Where attempts keep their files while they run; several workers may share it.",
+        default_factory=_default_workspace_root,
+    )
+    transfer_threads: int = _setting(
+        "PERAGO_TRANSFER_THREADS", "Objects moved at once, 1 to 256.", default=32, ge=1, le=256
+    )
+    publish_fence: Literal["soft", "hard"] = _setting(
+        "PERAGO_PUBLISH_FENCE",
+        "`hard` refuses an input commit that lacks the fence's action file.",
+        default="soft",
+    )
+    replacement: Literal["head-state", "provenance"] = _setting(
+        "PERAGO_REPLACEMENT",
+        "`provenance` replaces only a commit that is recorded as the same task's.",
+        default="head-state",
+    )
+    shutdown_grace_seconds: float = _setting(
+        "PERAGO_SHUTDOWN_GRACE_SECONDS",
+        "How long a stopping worker waits for attempts before it hands them back.",
+        default=30.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+    )
+    metrics_address: Annotated[Address | None, BeforeValidator(_read_address)] = _setting(
+        "PERAGO_METRICS_ADDRESS",
+        "Where `/metrics`, `/healthz` and `/readyz` are served; port 0 takes a free one, "
+        "`off` serves nothing.",
+        default=Address("127.0.0.1", 9464),
+    )
+    log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = _setting(
+        "PERAGO_LOG_FORMAT",
+        "`console`, `json`, or `auto`: console on a terminal, JSON lines otherwise.",
+        default="auto",
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = (
+        _setting("PERAGO_LOG_LEVEL", "`debug`, `info`, `warning` or `error`.", default="info")
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is given: the order of the sources is ``loading``'s, which records origins."""
+        return (init_settings,)
+
+
+def variable_of(field: str) -> str:
+    """The environment variable of a field."""
+    return str(Settings.model_fields[field].validation_alias)
+
+
+SECRET_FIELDS = frozenset({"lakefs_secret_access_key", "conductor_auth_secret"})

@@ -1,0 +1,183 @@
+"""Where settings come from. Each source gives values by field name and says what is wrong in it.
+
+Problems name a place, never a value, and never quote a line of a file: it may be the secret's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic_settings import EnvSettingsSource
+
+from perago.settings.model import SECRET_FIELDS, Settings, variable_of
+
+ENVIRONMENT = "environment"
+LAKECTL_FILE_VARIABLE = "LAKECTL_CONFIG_FILE"
+_LAKECTL_KEYS = {
+    "lakefs_endpoint": ("server", "endpoint_url"),
+    "lakefs_access_key_id": ("credentials", "access_key_id"),
+    "lakefs_secret_access_key": ("credentials", "secret_access_key"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value, under the name it has in its source."""
+
+    value: Any = field(repr=False)
+    key: str
+    source: str
+    file: Path | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.key} ({self.source})"
+
+    def is_exposed(self) -> bool:
+        """Whether the file it stands in can be read by others than its owner."""
+        if self.file is None:
+            return False
+        try:
+            mode = self.file.stat().st_mode
+        except OSError:  # gone since it was read
+            return False
+        return bool(mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one place gives."""
+
+    values: dict[str, Given] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def from_environment() -> Source:
+    """Variables that are set and not empty."""
+    found = {key.upper(): value for key, value in EnvSettingsSource(Settings)().items()}
+    names = {name: variable_of(name) for name in Settings.model_fields}
+    return Source(
+        {
+            name: Given(found[variable], variable, ENVIRONMENT)
+            for name, variable in names.items()
+            if variable in found
+        }
+    )
+
+
+def from_perago_toml() -> Source:
+    """``perago.toml`` in the current folder."""
+    return _from_toml(Path("perago.toml"), (), "perago.toml")
+
+
+def from_pyproject() -> Source:
+    """``[tool.perago]`` of the ``pyproject.toml`` in the current folder."""
+    return _from_toml(Path("pyproject.toml"), ("tool", "perago"), "pyproject.toml [tool.perago]")
+
+
+def from_lakectl() -> Source:
+    """lakectl's own file, of which only the three keys that concern us are looked at."""
+    named = os.environ.get(LAKECTL_FILE_VARIABLE)
+    file = Path(named).expanduser() if named else Path("~/.lakectl.yaml").expanduser()
+    label = named or "~/.lakectl.yaml"
+    content, problem = _read(file, label, _parse_yaml)
+    if named and content is None and problem is None:
+        problem = f"{LAKECTL_FILE_VARIABLE} names {named}, which is not there"
+    if problem is not None:
+        return Source(problems=(problem,))
+    values: dict[str, Given] = {}
+    for name, (section, key) in _LAKECTL_KEYS.items():
+        table = content.get(section) if isinstance(content, dict) else None
+        value = table.get(key) if isinstance(table, dict) else None
+        if value is not None and value != "":
+            values[name] = Given(value, f"{section}.{key}", label, file)
+    return Source(values)
+
+
+def _from_toml(file: Path, header: tuple[str, ...], label: str) -> Source:
+    content, problem = _read(file, file.name, _parse_toml)
+    if problem is not None:
+        return Source(problems=(problem,))
+    for key in header:
+        content = content.get(key) if isinstance(content, dict) else None
+    if content is None:
+        return Source()
+    if not isinstance(content, dict):
+        return Source(problems=(f"{label}: this must be a table",))
+    values: dict[str, Given] = {}
+    problems: list[str] = []
+    for key, value in content.items():
+        name = key.replace("-", "_")
+        if name not in Settings.model_fields:
+            problems.append(f"{key} ({label}): there is no such setting{_nearest(key)}")
+        elif name in values:
+            problems.append(f"{key} ({label}): this is also given as {values[name].key}")
+        else:
+            values[name] = Given(value, key, label, file)
+    return Source(values, tuple(problems))
+
+
+def _nearest(key: str) -> str:
+    """A known key that the writer may have meant, in the spelling that the docs use."""
+    known = {name.replace("_", "-") for name in Settings.model_fields}
+    # Somebody who knows the variables may well write those.
+    variables = {
+        variable_of(name).lower().replace("_", "-"): name.replace("_", "-")
+        for name in Settings.model_fields
+    }
+    wanted = key.lower().replace("_", "-")
+    close = difflib.get_close_matches(wanted, [*known, *variables], n=1, cutoff=0)
+    return f"; the nearest is {variables.get(close[0], close[0])}" if close else ""
+
+
+def _read(file: Path, label: str, parse: Callable[[str], Any]) -> tuple[Any, str | None]:
+    """The parsed content of a file that may be absent, or what is wrong with it."""
+    try:
+        return parse(file.read_text(encoding="utf-8")), None
+    except FileNotFoundError:
+        return None, None
+    except UnicodeDecodeError:
+        return None, f"{label}: this is not UTF-8 text"
+    except OSError as error:
+        return None, f"{label}: this cannot be read: {error.strerror}"
+    except _SyntaxProblemError as error:
+        return None, f"{label}: {error}"
+
+
+class _SyntaxProblemError(Exception):
+    """What is wrong and where, without a word of the content."""
+
+
+def _parse_toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # The parser's own text ends with the place and may quote a key before it.
+        place = str(error).rpartition("(")[2].rstrip(")")
+        raise _SyntaxProblemError(f"this is not valid TOML {place}") from None
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise _SyntaxProblemError(f"this is not valid YAML{place}") from None
+
+
+def exposed_secrets(values: dict[str, Given]) -> list[str]:
+    """A warning for each secret in effect that stands in a file others can read."""
+    return [
+        f"{given.place}: others can read this secret; run: chmod 600 {given.file}"
+        for name, given in values.items()
+        if name in SECRET_FIELDS and given.is_exposed()
+    ]

@@ -1,0 +1,225 @@
+"""Conductor in memory, as far as workers meet it: queue, claims, leases, retries, operators.
+
+Workflows have one task. It does what Conductor 3.32 was seen to do, also where that is blind:
+an update checks no claim. ``tests/contract`` runs the same cases against both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+from perago.errors import ConflictError, NotFoundError
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.identity import Attempt, Claim
+from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import Delivery
+from perago.testing.clock import ManualClock
+from perago.testing.faults import Faults
+from perago.testing.workflows import Task, TaskSettings, Workflow
+
+_RETRIED = frozenset({"FAILED", "TIMED_OUT"})
+_OPEN = frozenset({"SCHEDULED", "IN_PROGRESS"})
+
+
+class InMemoryConductor:
+    """Implements ``Attempts``, and what a worker and an operator ask of Conductor besides."""
+
+    def __init__(self, clock: ManualClock, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._clock = clock
+        self._workflows: dict[str, Workflow] = {}
+        self._numbers = itertools.count(1)
+        self._last_ms = 0
+
+    # The worker's side: port calls.
+
+    def poll(
+        self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
+    ) -> Delivery | None:
+        """Deliver the longest waiting task of a type; the token becomes its claim."""
+        return self.faults.run("attempts.poll", lambda: self._poll(task_type, token))
+
+    def read(self, task_id: str) -> AttemptSnapshot:
+        return self.faults.run("attempts.read", lambda: self._snapshot(task_id))
+
+    def renew(self, claim: Claim) -> None:
+        """Extend a lease. Looks at no claim, and is no error on a finished task."""
+
+        def do() -> None:
+            _, task = self._find(claim.attempt.task_id)
+            if task.status == "IN_PROGRESS":
+                task.updated_at = self._clock.monotonic()
+
+        self.faults.run("attempts.renew", do)
+
+    def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
+        """Post an outcome, whoever holds the task; ignored on a finished one."""
+
+        def do() -> None:
+            workflow, task = self._find(claim.attempt.task_id)
+            if task.status not in _OPEN:
+                return
+            task.worker_id, task.queued, task.logs = claim.token, False, list(logs)
+            if isinstance(outcome, Completed):
+                task.output = outcome.output
+                self._end(workflow, task, "COMPLETED")
+            else:
+                task.reason = outcome.reason
+                self._end(workflow, task, outcome.disposition.value)
+
+        self.faults.run("attempts.complete", do)
+
+    def hand_back(self, claim: Claim) -> None:
+        """A plain IN_PROGRESS update: the task goes back into the queue, no retry is burnt."""
+
+        def do() -> None:
+            _, task = self._find(claim.attempt.task_id)
+            if task.status == "IN_PROGRESS":
+                task.status, task.queued, task.worker_id = "SCHEDULED", True, claim.token
+
+        self.faults.run("attempts.hand_back", do)
+
+    # The operator's side: no port call, so no fault.
+
+    def start(
+        self,
+        settings: TaskSettings,
+        payload: dict[str, Any],
+        *,
+        reference_name: str = "step",
+        iteration: int = 0,
+    ) -> str:
+        """Start a workflow; its id."""
+        workflow_id = f"workflow-{next(self._numbers)}"
+        workflow = Workflow(workflow_id, settings, payload, reference_name, iteration)
+        self._workflows[workflow_id] = workflow
+        self._schedule(workflow, retry_count=0, retried=None)
+        return workflow_id
+
+    def workflow(self, workflow_id: str) -> Workflow:
+        """A workflow with all its attempts, to look at."""
+        return self._workflows[workflow_id]
+
+    def retry(self, workflow_id: str) -> None:
+        """Retry the last task of a workflow that ended badly."""
+        workflow = self._ended(workflow_id, "retry")
+        last = workflow.tasks[-1]
+        workflow.status = "RUNNING"
+        self._schedule(workflow, last.attempt.retry_count + 1, retried=last.attempt.task_id)
+
+    def rerun(self, workflow_id: str, task_id: str) -> None:
+        """Start again from a task: it keeps its id, later ones are gone.
+
+        The worker id of its last claim stays on it until somebody polls it.
+        """
+        workflow = self._ended(workflow_id, "rerun")
+        _, task = self._find(task_id)
+        del workflow.tasks[workflow.tasks.index(task) + 1 :]
+        workflow.status = "RUNNING"
+        task.attempt = replace(task.attempt, scheduled_ms=self._next_ms())
+        task.status, task.queued, task.output, task.reason = "SCHEDULED", True, {}, None
+        task.available_at = self._clock.monotonic()
+
+    def restart(self, workflow_id: str) -> None:
+        """Start again from the beginning, with new tasks."""
+        workflow = self._ended(workflow_id, "restart")
+        workflow.tasks.clear()
+        workflow.status = "RUNNING"
+        self._schedule(workflow, retry_count=0, retried=None)
+
+    def requeue(self, task_type: str) -> None:
+        """Put every task in progress into the queue again, as it is."""
+        for workflow in self._workflows.values():
+            for task in workflow.tasks:
+                if workflow.settings.task_type == task_type and task.status == "IN_PROGRESS":
+                    task.queued = True
+
+    def terminate(self, workflow_id: str) -> None:
+        workflow = self._workflows[workflow_id]
+        workflow.status = "TERMINATED"
+        for task in workflow.tasks:
+            if task.status in _OPEN:
+                task.status, task.queued = "CANCELED", False
+
+    def decide(self, workflow_id: str) -> None:
+        """Look for leases that ran out. Conductor does so now and then, not at once."""
+        workflow = self._workflows[workflow_id]
+        task = workflow.tasks[-1]
+        expires = task.updated_at + workflow.settings.response_timeout_seconds
+        if task.status == "IN_PROGRESS" and self._clock.monotonic() >= expires:
+            task.queued = False
+            self._end(workflow, task, "TIMED_OUT")
+
+    def _poll(self, task_type: str, token: str) -> Delivery | None:
+        now = self._clock.monotonic()
+        for workflow in self._workflows.values():
+            settings = workflow.settings
+            for task in workflow.tasks:
+                waiting = task.queued and task.available_at <= now
+                if settings.task_type == task_type and waiting:
+                    task.queued, task.status = False, "IN_PROGRESS"
+                    task.worker_id, task.updated_at = token, now
+                    return Delivery(
+                        Claim(task.attempt, token),
+                        task_type,
+                        dict(workflow.payload),
+                        settings.response_timeout_seconds,
+                    )
+        return None
+
+    def _snapshot(self, task_id: str) -> AttemptSnapshot:
+        workflow, task = self._find(task_id)
+        return AttemptSnapshot(
+            status=task.status,
+            workflow_instance_id=workflow.id,
+            task_id=task_id,
+            retry_count=task.attempt.retry_count,
+            worker_id=task.worker_id,
+            response_timeout_seconds=workflow.settings.response_timeout_seconds,
+            retried_task_id=task.attempt.retried_task_id,
+        )
+
+    def _end(self, workflow: Workflow, task: Task, status: str) -> None:
+        task.status = status
+        attempt = task.attempt
+        if status in _RETRIED and attempt.retry_count < workflow.settings.retry_count:
+            self._schedule(workflow, attempt.retry_count + 1, retried=attempt.task_id)
+        else:
+            terminal = status == "FAILED_WITH_TERMINAL_ERROR"
+            workflow.status = "FAILED" if terminal else status
+
+    def _schedule(self, workflow: Workflow, retry_count: int, *, retried: str | None) -> None:
+        attempt = Attempt(
+            workflow_instance_id=workflow.id,
+            task_id=f"task-{next(self._numbers)}",
+            retry_count=retry_count,
+            reference_name=workflow.reference_name,
+            seq=len(workflow.tasks) + 1,
+            iteration=workflow.iteration,
+            workflow_name=f"{workflow.settings.task_type}-workflow",
+            retried_task_id=retried,
+            scheduled_ms=self._next_ms(),
+        )
+        delay = workflow.settings.retry_delay_seconds if retried else 0.0
+        task = Task(attempt, available_at=self._clock.monotonic() + delay)
+        workflow.tasks.append(task)
+
+    def _next_ms(self) -> int:
+        """Never the same twice: between two schedulings a real server's clock has moved on."""
+        self._last_ms = max(self._clock.milliseconds, self._last_ms + 1)
+        return self._last_ms
+
+    def _find(self, task_id: str) -> tuple[Workflow, Task]:
+        for workflow in self._workflows.values():
+            for task in workflow.tasks:
+                if task.attempt.task_id == task_id:
+                    return workflow, task
+        raise NotFoundError(f"Task not found for taskId: {task_id}")
+
+    def _ended(self, workflow_id: str, what: str) -> Workflow:
+        workflow = self._workflows[workflow_id]
+        if workflow.status == "RUNNING":
+            raise ConflictError(f"{workflow_id} is not in terminal state, unable to {what}")
+        return workflow

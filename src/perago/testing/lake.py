@@ -1,0 +1,205 @@
+"""LakeFS in memory: the protocol's ``Lake``, and on the same data the transfer's store.
+
+It does what LakeFS 1.84 was seen to do; ``tests/contract`` runs the same cases against both.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+
+from perago.errors import BackendRefusedError, ConflictError, NotFoundError
+from perago.lakefs.fence import ACTION_PATH
+from perago.protocol.record import EXPECTED_HEAD
+from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.testing.faults import Faults
+from perago.testing.objects import InMemoryObjects
+from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
+
+_ACTIONS = "_lakefs_actions/"
+
+
+class InMemoryLake:
+    """Implements ``Lake``; ``objects`` implements ``ObjectStore`` on the same repositories."""
+
+    def __init__(self, faults: Faults | None = None, *, actions_enabled: bool = True) -> None:
+        self.faults = faults or Faults()
+        self.actions_enabled = actions_enabled
+        self._repositories: dict[str, Repository] = {}
+        # Only the race tests and the transfer engine come from several threads.
+        self._lock = RLock()
+        self.objects = InMemoryObjects(self.repository, self.faults, self._lock)
+
+    # What a person or another tool does: no port call, so no fault.
+
+    def create_repository(self, name: str) -> Commit:
+        """Make a repository with a branch ``main``; its first commit, which is empty."""
+        if name in self._repositories:
+            raise ConflictError(f"repository {name!r} already exists")
+        made = self._repositories[name] = Repository(name)
+        return made.commit(made.branch(DEFAULT_BRANCH).head)
+
+    def repository(self, name: str) -> Repository:
+        """The state itself, to look at or to arrange."""
+        try:
+            return self._repositories[name]
+        except KeyError:
+            raise NotFoundError(f"repository {name!r} not found") from None
+
+    def write_and_commit(
+        self,
+        repository: str,
+        branch: str,
+        changes: dict[str, bytes | None],
+        metadata: dict[str, str] | None = None,
+    ) -> Commit:
+        """Write objects (None deletes) on a branch and commit them, as somebody else would."""
+        repo = self.repository(repository)
+        with self._lock:
+            target = repo.branch(branch)
+            for key, content in changes.items():
+                target.uncommitted[key] = None if content is None else StoredObject(content)
+            return self._commit(repo, branch, metadata or {})
+
+    def contents(self, repository: str, ref: str) -> dict[str, bytes]:
+        """Every object that a reader of ``ref`` sees."""
+        visible = self.repository(repository).visible(ref)
+        return {key: item.content for key, item in sorted(visible.items())}
+
+    # The port.
+
+    def get_commit(self, repository: str, commit_id: str) -> Commit:
+        return self.faults.run(
+            "lake.get_commit", lambda: self.repository(repository).commit(commit_id)
+        )
+
+    def get_head(self, repository: str, branch: str) -> Commit:
+        def do() -> Commit:
+            repo = self.repository(repository)
+            return repo.commit(repo.branch(branch).head)
+
+        return self.faults.run("lake.get_head", do)
+
+    def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
+        return self.faults.run(
+            "lake.has_uncommitted_changes", lambda: self.repository(repository).is_dirty(branch)
+        )
+
+    def changes_actions(self, repository: str, commit: Commit) -> bool:
+        def do() -> bool:
+            repo = self.repository(repository)
+            if commit.first_parent is None:
+                return False
+            trees = (repo.tree(commit.id), repo.tree(commit.first_parent))
+            after, before = (
+                {key: item for key, item in tree.items() if key.startswith(_ACTIONS)}
+                for tree in trees
+            )
+            return after != before
+
+        return self.faults.run("lake.changes_actions", do)
+
+    def has_fence(self, repository: str, ref: str) -> bool:
+        def do() -> bool:
+            try:
+                return ACTION_PATH in self.repository(repository).visible(ref)
+            except NotFoundError:
+                return False
+
+        return self.faults.run("lake.has_fence", do)
+
+    def create_branch(self, staging: StagingBranch, source: str) -> None:
+        def do() -> None:
+            with self._lock:
+                self.repository(staging.repository).create_branch(staging.branch, source)
+
+        self.faults.run("lake.create_branch", do)
+
+    def delete_branch(self, staging: StagingBranch) -> None:
+        def do() -> None:
+            with self._lock:
+                self.repository(staging.repository).branches.pop(staging.branch, None)
+
+        self.faults.run("lake.delete_branch", do)
+
+    def commit(
+        self, staging: StagingBranch, message: str, metadata: dict[str, str]
+    ) -> StagedWorkspace:
+        def do() -> StagedWorkspace:
+            with self._lock:
+                made = self._commit(self.repository(staging.repository), staging.branch, metadata)
+            return StagedWorkspace(staging.repository, staging.branch, made.id)
+
+        return self.faults.run("lake.commit", do)
+
+    def merge(
+        self,
+        staged: StagedWorkspace,
+        target: str,
+        *,
+        message: str,
+        metadata: dict[str, str],
+        timeout: float,
+    ) -> str:
+        def do() -> str:
+            with self._lock:
+                repo = self.repository(staged.repository)
+                return self._merge(repo, staged.commit, repo.branch(target), target, metadata)
+
+        return self.faults.run("lake.merge", do)
+
+    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
+        def do() -> None:
+            with self._lock:
+                repo = self.repository(repository)
+                repo.refuse_protected(branch)
+                # Uncommitted changes stay, on top of wherever the branch is now.
+                repo.branch(branch).head = repo.resolve(commit_id)
+
+        self.faults.run("lake.relocate", do)
+
+    def tag(self, repository: str, tag: str, commit_id: str) -> None:
+        def do() -> None:
+            with self._lock:
+                repo = self.repository(repository)
+                if "/" in tag:
+                    raise BackendRefusedError(f"{tag!r} is not a valid tag id")
+                wanted = repo.resolve(commit_id)
+                if repo.tags.setdefault(tag, wanted) != wanted:
+                    raise ConflictError(f"tag {tag!r} already exists")
+
+        self.faults.run("lake.tag", do)
+
+    def _commit(self, repo: Repository, name: str, metadata: dict[str, str]) -> Commit:
+        branch = repo.branch(name)
+        repo.refuse_protected(name)
+        if not repo.is_dirty(name):
+            raise BackendRefusedError("commit: no changes")
+        made = repo.add_commit((branch.head,), repo.visible(name), metadata)
+        branch.head, branch.uncommitted = made.id, {}
+        return made
+
+    def _merge(
+        self, repo: Repository, source: str, branch: Branch, name: str, metadata: dict[str, str]
+    ) -> str:
+        """Squash: one commit on the target's HEAD, wherever that is by now."""
+        if repo.is_dirty(name):
+            raise BackendRefusedError("uncommitted changes (dirty branch)")
+        source = repo.resolve(source)
+        base = repo.tree(repo.merge_base(source, branch.head))
+        if repo.tree(source) == base:
+            raise BackendRefusedError("no changes")
+        tree = merge_trees(base, repo.tree(source), repo.tree(branch.head))
+        self._run_hook(repo, source, branch.head, metadata)
+        made = repo.add_commit(
+            (branch.head,), tree, {**metadata, ".lakefs.merge.strategy": "default"}
+        )
+        branch.head, branch.uncommitted = made.id, {}
+        return made.id
+
+    def _run_hook(self, repo: Repository, source: str, head: str, metadata: dict[str, str]) -> None:
+        """The hard fence's pre-merge hook; actions are read from the source commit."""
+        if not self.actions_enabled or ACTION_PATH not in repo.tree(source):
+            return
+        expected = metadata.get(EXPECTED_HEAD)
+        if expected is not None and expected != head:
+            raise BackendRefusedError(f"perago fence: expected {expected}, found {head}")

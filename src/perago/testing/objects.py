@@ -1,0 +1,95 @@
+"""The objects of an in-memory lake, as the transfer's ``ObjectStore`` port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from perago.errors import BackendDeniedError, BackendRefusedError, NotFoundError
+from perago.testing.faults import Faults
+from perago.testing.repository import Repository, StoredObject
+from perago.transfer.inventory import RemoteObject
+
+_MOST_DELETES = 1000
+
+
+class InMemoryObjects:
+    """Implements ``ObjectStore``."""
+
+    def __init__(
+        self,
+        repository: Callable[[str], Repository],
+        faults: Faults,
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self._repository = repository
+        self._faults = faults
+        self._lock = lock
+
+    def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        def do() -> list[RemoteObject]:
+            with self._lock:
+                visible = self._repository(repository).visible(ref)
+            return [
+                RemoteObject(
+                    key, len(item.content), item.checksum, item.content_type, dict(item.metadata)
+                )
+                for key, item in sorted(visible.items(), key=lambda pair: pair[0].encode())
+                if key.startswith(prefix)
+            ]
+
+        yield from self._faults.run("objects.list", do)
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        def do() -> bytes:
+            with self._lock:
+                visible = self._repository(repository).visible(ref)
+            if key not in visible:
+                raise NotFoundError(f"object {key!r} not found")
+            return visible[key].content
+
+        yield memoryview(self._faults.run("objects.read", do))
+
+    def write(
+        self,
+        repository: str,
+        branch: str,
+        key: str,
+        source: Path,
+        *,
+        content_type: str,
+        metadata: dict[str, str],
+    ) -> None:
+        item = StoredObject(source.read_bytes(), content_type, tuple(sorted(metadata.items())))
+        self.put(repository, branch, key, item)
+
+    def put(self, repository: str, branch: str, key: str, item: StoredObject) -> None:
+        """``write`` without a file: the same call as far as faults are concerned."""
+
+        def do() -> None:
+            with self._lock:
+                repo = self._repository(repository)
+                target = repo.branch(branch)
+                repo.refuse_protected(branch)
+                target.uncommitted[key] = item
+
+        self._faults.run("objects.write", do)
+
+    def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
+        def do() -> None:
+            if len(keys) > _MOST_DELETES:
+                raise BackendRefusedError(f"{len(keys)} keys: at most {_MOST_DELETES} a call")
+            with self._lock:
+                repo = self._repository(repository)
+                if branch not in repo.branches:
+                    return  # LakeFS answers 200 here: nothing is there, so nothing to delete
+                try:
+                    repo.refuse_protected(branch)
+                except BackendDeniedError as denied:
+                    # The call itself is answered with 200 and names what it did not delete.
+                    raise BackendRefusedError(str(denied)) from None
+                for key in keys:
+                    repo.branches[branch].uncommitted[key] = None
+
+        self._faults.run("objects.delete", do)

@@ -1,0 +1,94 @@
+"""Workspaces without a disk: the projection is a dict, and a body changes that dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perago.protocol.identity import Execution
+from perago.protocol.ports import Changes
+from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.testing.lake import InMemoryLake
+from perago.testing.repository import StoredObject
+from perago.transfer.inventory import listing_prefix, project
+
+
+@dataclass(frozen=True, slots=True)
+class DictChanges:
+    """What differs between two dicts of files."""
+
+    writes: dict[str, bytes]
+    deletes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.deletes)
+
+    def summary(self) -> dict[str, int]:
+        return {"uploads": len(self.writes), "deletes": len(self.deletes)}
+
+
+class InMemoryDirectory:
+    """One execution's projection. ``data`` is a path at which there is nothing."""
+
+    def __init__(self, lake: InMemoryLake, data: Path) -> None:
+        self.data = data
+        self.files: dict[str, bytes] = {}
+        self._lake = lake
+        self._fetched: dict[str, bytes] = {}
+        self._prefix = ""
+
+    def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
+        objects = self._lake.objects
+        repository, ref = workspace.repository, workspace.ref
+        listing = objects.list(repository, ref, listing_prefix(prefix))
+        for path, item in project(listing, prefix).files.items():
+            pieces = objects.read(repository, ref, item.key, item.size)
+            self._fetched[path] = b"".join(pieces)
+        self.files.update(self._fetched)
+        self._prefix = listing_prefix(prefix)
+        return {"objects": len(self.files)}
+
+    def changes(self) -> DictChanges:
+        before = self._fetched
+        writes = {
+            path: body for path, body in sorted(self.files.items()) if before.get(path) != body
+        }
+        return DictChanges(writes, tuple(sorted(set(before) - set(self.files))))
+
+    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+        if not isinstance(changes, DictChanges):
+            raise TypeError(f"not the changes of this workspace: {type(changes).__name__}")
+        objects = self._lake.objects
+        if changes.deletes:
+            keys = [self._prefix + path for path in changes.deletes]
+            objects.delete(staging.repository, staging.branch, keys)
+        for path, body in changes.writes.items():
+            item = StoredObject(body)
+            objects.put(staging.repository, staging.branch, self._prefix + path, item)
+
+
+class InMemoryWorkspaces:
+    """Implements ``Workspaces``. A body finds its files with :meth:`files_at`."""
+
+    def __init__(self, lake: InMemoryLake) -> None:
+        self._lake = lake
+        self._open: dict[Path, InMemoryDirectory] = {}
+
+    @contextmanager
+    def open(self, execution: Execution) -> Iterator[InMemoryDirectory]:
+        data = Path("in-memory") / f"{execution.attempt.task_id}-{execution.id}"
+        directory = self._open[data] = InMemoryDirectory(self._lake, data)
+        try:
+            yield directory
+        finally:
+            del self._open[data]
+
+    def files_at(self, data: Path) -> dict[str, bytes]:
+        """The files of an open directory, by relative path; a body changes them in place."""
+        return self._open[data].files
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)

@@ -1,0 +1,124 @@
+"""An executor: a process of its own that runs one attempt at a time for a supervisor.
+
+It lives in its own process group, so that whatever a body starts ends with it. When the
+supervisor's end of the line closes, the executor kills its whole group at once; and since that
+takes a thread that gets its turn, every fence also asks the supervisor first, so that an orphan
+never publishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+
+from perago.errors import StaleAttemptError
+from perago.protocol.events import PhaseEvent
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.identity import Claim
+from perago.protocol.ports import Attempts
+from perago.protocol.run import run_attempt
+from perago.settings import load_settings
+from perago.tasks.discover import load_tasks
+from perago.worker.bootstrap import build_job, build_ports
+from perago.worker.channel import (
+    Answer,
+    Assignment,
+    Channel,
+    ChannelClosedError,
+    Finished,
+    MayI,
+    Ready,
+    Told,
+)
+
+_ANSWER_SECONDS = 10.0
+
+
+class Line:
+    """The executor's side of the channel: a thread reads, the main thread works."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.assignments: queue.Queue[Assignment] = queue.Queue()
+        self._answers: queue.Queue[Answer] = queue.Queue()
+        threading.Thread(target=self._read, name="perago-line", daemon=True).start()
+
+    def tell(self, event: PhaseEvent) -> None:
+        self._channel.send(
+            Told(
+                action=event.action,
+                phase=event.phase,
+                seconds=event.seconds,
+                details=event.details,
+            )
+        )
+
+    def ask(self) -> None:
+        """Ask the supervisor whether this attempt may go on; no answer means no."""
+        try:
+            self._channel.send(MayI())
+            answer = self._answers.get(timeout=_ANSWER_SECONDS)
+        except (ChannelClosedError, queue.Empty):
+            raise StaleAttemptError("the supervisor of this executor is gone") from None
+        if not answer.go:
+            raise StaleAttemptError(f"the supervisor stopped this attempt: {answer.why}")
+
+    def _read(self) -> None:
+        try:
+            while True:
+                message = self._channel.receive(None)
+                if isinstance(message, Assignment):
+                    self.assignments.put(message)
+                elif isinstance(message, Answer):
+                    self._answers.put(message)
+        except ChannelClosedError:
+            os.killpg(0, signal.SIGKILL)
+
+
+class SupervisedAttempts:
+    """Conductor, as seen from an executor that first asks its supervisor."""
+
+    def __init__(self, attempts: Attempts, line: Line) -> None:
+        self._attempts = attempts
+        self._line = line
+
+    def read(self, task_id: str) -> AttemptSnapshot:
+        self._line.ask()
+        return self._attempts.read(task_id)
+
+    def renew(self, claim: Claim) -> None:
+        self._attempts.renew(claim)
+
+
+def main(descriptor: int, targets: list[str]) -> None:
+    """Serve assignments until the supervisor hangs up."""
+    os.set_inheritable(descriptor, False)
+    # A terminal's Ctrl-C and a service manager's SIGTERM are the supervisor's to handle.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=descriptor))
+    jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
+    line = Line(channel)
+    needs_lakefs = any(job.workspace is not None for job in jobs.values())
+    ports = build_ports(
+        load_settings(),
+        events=line.tell,
+        supervise=lambda attempts: SupervisedAttempts(attempts, line),
+        with_lakefs=needs_lakefs,
+    )
+    channel.send(Ready())
+    while True:
+        assignment = line.assignments.get()
+        outcome = run_attempt(
+            jobs[assignment.task], assignment.execution, assignment.payload, ports
+        )
+        channel.send(Finished(outcome=outcome))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(ChannelClosedError):
+        main(int(sys.argv[1]), sys.argv[2:])

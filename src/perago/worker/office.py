@@ -1,0 +1,180 @@
+"""The supervisor's dealings with Conductor, and what it clears away after an executor."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+import structlog
+
+from perago.conductor.client import ConductorAttempts
+from perago.errors import BackendError
+from perago.lakefs.control import LakeFSControl
+from perago.protocol.events import PhaseEvent
+from perago.protocol.identity import Execution
+from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.protocol.ports import Delivery
+from perago.protocol.workspace import StagingBranch
+from perago.tasks.definition import TaskDefinition
+from perago.transfer.sweep import clear
+from perago.worker.heartbeat import Heartbeat
+from perago.worker.metrics import WorkerMetrics
+from perago.worker.report import Delivered, hand_back, report
+
+_LONGEST_HEARTBEAT = 30.0
+_LEAST_REPORT_SECONDS = 10.0
+_LONGEST_REPORT_SECONDS = 300.0
+_log = structlog.get_logger(__name__)
+
+
+class Stopped(Enum):
+    """An attempt that the supervisor ended before it had an outcome."""
+
+    STALE = auto()
+    HANDED_BACK = auto()
+
+
+@dataclass
+class Office:
+    """Shared by all slots; every method may be called from any of their threads."""
+
+    conductor: ConductorAttempts
+    # A client of its own, with short timeouts and no retries: joining a heartbeat is bounded.
+    pulse: ConductorAttempts
+    lake: LakeFSControl | None
+    root: Path
+    domain: str | None
+    metrics: WorkerMetrics
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
+        """Ask for one task, under a worker id that is a claim token: used for this poll only."""
+        token = f"perago-{uuid.uuid4().hex}"
+        return self.conductor.poll(task, token, domain=self.domain, wait_ms=wait_ms)
+
+    def heartbeat(self, delivery: Delivery, definition: TaskDefinition) -> Heartbeat:
+        """Three beats within the lease, or as often as the publish budget says."""
+        lease = delivery.response_timeout_seconds or 3 * _LONGEST_HEARTBEAT
+        budget = definition.controls.publish_budget
+        wanted = budget.heartbeat_interval_seconds if budget else _LONGEST_HEARTBEAT
+        return Heartbeat(self.pulse, delivery.claim, min(lease / 3, wanted, _LONGEST_HEARTBEAT))
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count a slot as busy."""
+        self.metrics.slot_busy()
+        try:
+            yield
+        finally:
+            self.metrics.slot_idle()
+
+    def observe(self, task: str, event: PhaseEvent) -> None:
+        """One event: a log line and the metrics."""
+        details = dict(event.details)
+        if event.seconds is not None:
+            details["seconds"] = round(event.seconds, 4)
+        write = _log.debug if event.action == "phase_started" else _log.info
+        write(event.action, phase=event.phase, **details)
+        self.metrics.observe(task, event)
+
+    def settle(
+        self,
+        delivery: Delivery,
+        definition: TaskDefinition,
+        events: Sequence[PhaseEvent],
+        ending: Outcome | Stopped,
+    ) -> None:
+        """Tell Conductor how an attempt ended, if it is still ours to tell."""
+        name = definition.name
+        if isinstance(ending, Completed | Failed):
+            self._report(delivery, name, events, ending)
+        elif ending is Stopped.HANDED_BACK:
+            self.hand_back(delivery)
+        else:
+            self.metrics.stale(name)
+            _log.warning("attempt_stale", reason="nothing is posted over another claim")
+
+    def hand_back(self, delivery: Delivery) -> None:
+        """Put a claimed attempt back into the queue, so that a deploy burns no retry."""
+        try:
+            given = hand_back(self.conductor, delivery.claim)
+        except BackendError as error:
+            self._log_loss("hand_back_failed", error, task_id=delivery.claim.attempt.task_id)
+            return
+        self.metrics.handed_back(delivery.task_type)
+        _log.info("attempt_handed_back", delivered=given.value)
+
+    def clear(self, execution: Execution, delivery: Delivery, *, evidence: bool) -> None:
+        """Remove what a dead or stopped executor left here, and its staging branch."""
+        clear(self.root, execution)
+        workspace = delivery.payload.get("workspace")
+        repository = workspace.get("repository") if isinstance(workspace, dict) else None
+        if self.lake is None or evidence or not isinstance(repository, str):
+            return
+        try:
+            self.lake.delete_branch(StagingBranch(repository, execution.staging_branch_name))
+        except BackendError as error:
+            _log.warning("staging_cleanup_failed", reason=str(error))
+
+    def _log_loss(self, action: str, error: BackendError, **details: str) -> None:
+        """Something did not reach Conductor: the log is its last home, the exit code its flag."""
+        self.lost.set()
+        _log.error(action, reason=str(error), **details)
+
+    def _report(
+        self, delivery: Delivery, name: str, events: Sequence[PhaseEvent], outcome: Outcome
+    ) -> None:
+        lease = delivery.response_timeout_seconds or _LONGEST_REPORT_SECONDS
+        seconds = min(max(lease, _LEAST_REPORT_SECONDS), _LONGEST_REPORT_SECONDS)
+        try:
+            delivered = report(
+                self.conductor,
+                delivery.claim,
+                outcome,
+                task_log(events, outcome),
+                seconds=seconds,
+            )
+        except BackendError as error:
+            self.metrics.undelivered(name)
+            self._log_loss("result_not_delivered", error, outcome=repr(outcome))
+            return
+        if delivered is Delivered.STALE:
+            self.metrics.stale(name)
+        else:
+            self.metrics.finished(name, outcome)
+        _log_outcome(outcome, delivered)
+
+
+def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
+    """What the Conductor task log keeps of an attempt: its phases and, if it failed, why."""
+    phases = [
+        f"{event.phase} {event.seconds:.3f} s"
+        + "".join(f" {key}={value}" for key, value in event.details.items())
+        for event in events
+        if event.seconds is not None
+    ]
+    lines = ["\n".join(phases)] if phases else []
+    if isinstance(outcome, Failed):
+        lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
+        lines.append(outcome.trace)
+    return lines
+
+
+def _log_outcome(outcome: Outcome, delivered: Delivered) -> None:
+    if isinstance(outcome, Completed):
+        _log.info("attempt_completed", delivered=delivered.value)
+        return
+    _log.error(
+        "attempt_failed",
+        delivered=delivered.value,
+        status=outcome.disposition.value,
+        reason=outcome.reason,
+        code=outcome.code,
+        hint=outcome.hint,
+        trace=outcome.trace,
+    )

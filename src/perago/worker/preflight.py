@@ -1,0 +1,109 @@
+"""What must hold before the first poll: everything that is wrong is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
+from perago.lakefs.control import LakeFSControl
+from perago.settings import Settings
+from perago.tasks.definition import TaskDefinition
+from perago.tasks.drift import breaks_contract, compare_taskdefs, updated_taskdef
+from perago.tasks.taskdef import build_taskdef, taskdef_warnings
+from perago.worker.bootstrap import conductor_connection, lakefs_connection
+
+
+@dataclass
+class Findings:
+    """What a check found. Settings come before servers: they decide the exit code."""
+
+    settings: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+
+    def add(self, error: PeragoError) -> None:
+        (self.servers if isinstance(error, BackendError) else self.settings).append(str(error))
+        self.hints.append(error.hint)
+
+    def raise_if_any(self) -> None:
+        lines = "\n".join([*self.settings, *self.servers])
+        hint = " ".join(dict.fromkeys(self.hints))
+        if self.settings:
+            raise ConfigurationError(lines, hint=hint)
+        if self.servers:
+            raise BackendUnavailableError(lines, hint=hint)
+
+
+def preflight(
+    definitions: Sequence[TaskDefinition], settings: Settings, *, register: bool
+) -> list[str]:
+    """Check settings, servers and TaskDefs; the warnings. Raises with everything else."""
+    findings = Findings()
+    if any(definition.workspace is not None for definition in definitions):
+        _check_lakefs(settings, findings)
+    try:
+        conductor = ConductorTaskDefs(conductor_connection(settings))
+    except ConfigurationError as error:
+        findings.add(error)
+    else:
+        _check_taskdefs(conductor, definitions, findings, register=register)
+        conductor.close()
+    findings.raise_if_any()
+    return findings.warnings
+
+
+def _check_lakefs(settings: Settings, findings: Findings) -> None:
+    try:
+        lake = LakeFSControl(lakefs_connection(settings))
+    except ConfigurationError as error:
+        findings.add(error)
+        return
+    try:
+        lake.check_access()
+    except BackendError as error:
+        findings.add(error)
+    finally:
+        lake.close()
+
+
+def _check_taskdefs(
+    conductor: ConductorTaskDefs,
+    definitions: Sequence[TaskDefinition],
+    findings: Findings,
+    *,
+    register: bool,
+) -> None:
+    for definition in definitions:
+        findings.warnings += taskdef_warnings(definition)
+        try:
+            _check_taskdef(conductor, definition, findings, register=register)
+        except BackendError as error:
+            findings.add(error)
+            return  # the others would say the same
+
+
+def _check_taskdef(
+    conductor: ConductorTaskDefs, definition: TaskDefinition, findings: Findings, *, register: bool
+) -> None:
+    name, defined = definition.name, build_taskdef(definition)
+    registered = conductor.get(name)
+    if register:
+        if registered is None or compare_taskdefs(defined, registered):
+            taskdef = updated_taskdef(defined, registered) if registered else defined
+            conductor.put(taskdef, exists=registered is not None)
+        return
+    if registered is None:
+        findings.settings.append(f"task {name!r} is not registered in Conductor")
+        findings.hints.append("Run `perago register MODULE`, or start with --register.")
+        return
+    differences = compare_taskdefs(defined, registered)
+    if breaks_contract(differences):
+        paths = ", ".join(difference.path for difference in differences)
+        findings.settings.append(f"task {name!r} is registered with another contract: {paths}")
+        findings.hints.append("Run `perago register MODULE`, or start with --register.")
+    elif differences:
+        paths = ", ".join(difference.path for difference in differences)
+        findings.warnings.append(f"task {name!r} was tuned in Conductor: {paths}")

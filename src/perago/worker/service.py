@@ -1,0 +1,80 @@
+"""A worker from its command line to its exit code: check, sweep, supervise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import structlog
+
+from perago.conductor.client import ConductorAttempts
+from perago.lakefs.control import LakeFSControl
+from perago.settings import Settings, load_settings
+from perago.tasks.definition import TaskDefinition
+from perago.tasks.discover import load_tasks
+from perago.transfer.sweep import Fate, sweep
+from perago.worker.bootstrap import conductor_connection, lakefs_connection
+from perago.worker.health import serve_health
+from perago.worker.logs import configure_logs
+from perago.worker.metrics import WorkerMetrics
+from perago.worker.office import Office
+from perago.worker.preflight import preflight
+from perago.worker.supervisor import Supervisor
+
+_PULSE_TIMEOUT = 10.0
+_log = structlog.get_logger(__name__)
+
+
+def serve(targets: Sequence[str], *, executors: int, domain: str | None, register: bool) -> int:
+    """Run a worker until a signal stops it; its exit code."""
+    settings = load_settings()
+    configure_logs(settings)
+    definitions = load_tasks(targets)
+    for warning in preflight(definitions, settings, register=register):
+        _log.warning("preflight", warning=warning)
+    _sweep(settings)
+    with ExitStack() as closing:
+        office = _open_office(settings, definitions, domain, closing)
+        supervisor = Supervisor(
+            office,
+            definitions,
+            targets,
+            slots=executors,
+            grace_seconds=_grace(settings, definitions),
+        )
+        closing.enter_context(serve_health(settings, office.metrics, lambda: supervisor.is_ready))
+        return supervisor.run()
+
+
+def _open_office(
+    settings: Settings,
+    definitions: Sequence[TaskDefinition],
+    domain: str | None,
+    closing: ExitStack,
+) -> Office:
+    connection = conductor_connection(settings)
+    conductor = ConductorAttempts(connection)
+    closing.callback(conductor.close)
+    pulse = ConductorAttempts(replace(connection, read_timeout=_PULSE_TIMEOUT), tries=1)
+    closing.callback(pulse.close)
+    lake = None
+    if any(definition.workspace is not None for definition in definitions):
+        lake = LakeFSControl(lakefs_connection(settings))
+        closing.callback(lake.close)
+    return Office(conductor, pulse, lake, settings.workspace_root, domain, WorkerMetrics())
+
+
+def _sweep(settings: Settings) -> None:
+    for swept in sweep(settings.workspace_root).entries:
+        if swept.fate in {Fate.REMOVED, Fate.FAILED}:
+            _log.info(
+                "workspace_swept", path=str(swept.path), fate=swept.fate.value, reason=swept.reason
+            )
+
+
+def _grace(settings: Settings, definitions: Sequence[TaskDefinition]) -> float:
+    """The longest grace that a task's publish budget or the settings ask for."""
+    budgets = (definition.controls.publish_budget for definition in definitions)
+    wanted = (budget.worker_shutdown_grace_seconds for budget in budgets if budget is not None)
+    return max([settings.shutdown_grace_seconds, *wanted])

@@ -1,0 +1,243 @@
+"""A slot: one thread of the supervisor that owns one executor and runs attempts through it.
+
+It polls only while its executor is idle, so a claimed attempt never waits for a place to run.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+import structlog
+
+from perago.errors import BackendError, BodyTimeoutError, ExecutorDiedError
+from perago.protocol.events import PhaseEvent
+from perago.protocol.identity import Execution
+from perago.protocol.outcome import Outcome, failure_of
+from perago.protocol.ports import Delivery
+from perago.tasks.definition import TaskDefinition
+from perago.worker.channel import Answer, Assignment, ChannelClosedError, Finished, MayI, Told
+from perago.worker.heartbeat import Heartbeat
+from perago.worker.office import Office, Stopped
+from perago.worker.process import ExecutorProcess
+
+_POLL_MS = 1000
+_TICK_SECONDS = 0.1
+_PAUSE_AFTER_OUTAGE = 1.0
+_LONGEST_PAUSE = 30.0
+# A publish step is bounded by its own request timeouts; this is for one that hangs all the same.
+_LONGEST_PUBLISH_SECONDS = 300.0
+# From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
+_PUBLISHING = frozenset({"second_fence", "publish"})
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """How a worker is asked to stop: first no new work, then no work at all."""
+
+    draining: Event = field(default_factory=Event)
+    now: Event = field(default_factory=Event)
+
+
+@dataclass
+class _Running:
+    """One attempt under supervision."""
+
+    execution: Execution
+    definition: TaskDefinition
+    heartbeat: Heartbeat
+    phase: str = "attempt"
+    events: list[PhaseEvent] = field(default_factory=list)
+    publishing_since: float | None = None
+    body_deadline: float | None = None
+
+    def note(self, told: Told) -> PhaseEvent:
+        event = PhaseEvent(told.action, told.phase, told.seconds, told.details)
+        self.events.append(event)
+        if told.action == "phase_started":
+            self.phase = told.phase
+        seconds = self.definition.controls.timeout.body_seconds
+        if told.phase == "body":
+            started = told.action == "phase_started" and seconds is not None
+            self.body_deadline = time.monotonic() + seconds if started and seconds else None
+        return event
+
+    def answer(self, stops: Stops) -> Answer:
+        """May it go on past a fence? Saying yes before publishing is a promise to wait."""
+        if self.heartbeat.is_lost:
+            return Answer(go=False, why="its lease is lost")
+        if stops.now.is_set():
+            return Answer(go=False, why="the worker stops")
+        if self.phase in _PUBLISHING and self.publishing_since is None:
+            self.publishing_since = time.monotonic()
+        return Answer(go=True)
+
+    def reason_to_stop(self, stops: Stops) -> Stopped | BodyTimeoutError | None:
+        now = time.monotonic()
+        if self.publishing_since is not None:
+            too_long = now - self.publishing_since > _LONGEST_PUBLISH_SECONDS
+            return Stopped.STALE if too_long else None
+        if self.heartbeat.is_lost:
+            return Stopped.STALE
+        if stops.now.is_set():
+            return Stopped.HANDED_BACK
+        if self.body_deadline is not None and now > self.body_deadline:
+            seconds = self.definition.controls.timeout.body_seconds
+            return BodyTimeoutError(f"the body ran longer than its deadline of {seconds:g} s")
+        return None
+
+
+class Slot:
+    """Polls, hands to its executor, watches, and settles; until the worker drains."""
+
+    def __init__(
+        self,
+        number: int,
+        office: Office,
+        definitions: Mapping[str, TaskDefinition],
+        targets: Sequence[str],
+        stops: Stops,
+    ) -> None:
+        self._number = number
+        self._office = office
+        self._definitions = definitions
+        self._targets = targets
+        self._stops = stops
+        self._turn = number
+        self._executor: ExecutorProcess | None = None
+        self._deaths = 0
+        self.running: _Running | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._executor is not None
+
+    def run(self) -> None:
+        """The slot's thread."""
+        try:
+            while not self._stops.draining.is_set():
+                executor = self._executor or self._start_executor()
+                if executor is None:
+                    continue
+                delivery = self._poll()
+                if delivery is not None:
+                    self._attempt(executor, delivery)
+        finally:
+            if self._executor is not None:
+                self._executor.kill()
+
+    def _start_executor(self) -> ExecutorProcess | None:
+        """Start one, after a pause that grows with each death in a row."""
+        pause = min(2.0 ** (self._deaths - 2), _LONGEST_PAUSE) if self._deaths else 0.0
+        if self._stops.draining.wait(pause):
+            return None
+        executor = ExecutorProcess(self._targets)
+        try:
+            while not executor.is_ready(_TICK_SECONDS):
+                if self._stops.draining.is_set():
+                    executor.kill()
+                    return None
+        except ChannelClosedError as error:
+            self._deaths += 1
+            _log.error(
+                "executor_not_started", slot=self._number, reason=str(error), how=executor.reap()
+            )
+            return None
+        _log.info("executor_started", slot=self._number, pid=executor.pid)
+        self._executor = executor
+        return executor
+
+    def _poll(self) -> Delivery | None:
+        names = list(self._definitions)
+        name = names[self._turn % len(names)]
+        self._turn += 1
+        try:
+            delivery = self._office.poll(name, wait_ms=max(_POLL_MS // len(names), 50))
+        except BackendError as error:
+            self._office.metrics.poll_failed()
+            _log.warning("poll_failed", task=name, reason=str(error))
+            self._stops.draining.wait(_PAUSE_AFTER_OUTAGE)
+            return None
+        if delivery is not None and self._stops.draining.is_set():
+            # Claimed by a poll that was under way when the stop came: nothing has run yet.
+            self._office.hand_back(delivery)
+            return None
+        return delivery
+
+    def _attempt(self, executor: ExecutorProcess, delivery: Delivery) -> None:
+        execution = Execution(delivery.claim, uuid.uuid4().hex)
+        definition = self._definitions[delivery.task_type]
+        with (
+            structlog.contextvars.bound_contextvars(**log_context(execution, definition.name)),
+            self._office.busy(),
+        ):
+            _log.info("attempt_claimed", slot=self._number)
+            with self._office.heartbeat(delivery, definition) as heartbeat:
+                self.running = running = _Running(execution, definition, heartbeat)
+                ending = self._supervise(executor, running, delivery)
+            # The heartbeat is joined: one in flight could overwrite a completion.
+            self._office.settle(delivery, definition, running.events, ending)
+            self.running = None
+
+    def _supervise(
+        self, executor: ExecutorProcess, running: _Running, delivery: Delivery
+    ) -> Outcome | Stopped:
+        """Watch one attempt until it has an outcome or must be stopped."""
+        name, channel = running.definition.name, executor.channel
+        try:
+            channel.send(
+                Assignment(task=name, execution=running.execution, payload=delivery.payload)
+            )
+            while True:
+                message = channel.receive(_TICK_SECONDS)
+                if isinstance(message, Told):
+                    self._office.observe(name, running.note(message))
+                elif isinstance(message, MayI):
+                    channel.send(running.answer(self._stops))
+                elif isinstance(message, Finished):
+                    self._deaths = 0
+                    return message.outcome
+                elif message is None and not executor.is_alive():
+                    return self._bury(executor, running, delivery)
+                reason = running.reason_to_stop(self._stops)
+                if reason is not None:
+                    return self._stop(executor, running, delivery, reason)
+        except ChannelClosedError:
+            return self._bury(executor, running, delivery)
+
+    def _stop(
+        self,
+        executor: ExecutorProcess,
+        running: _Running,
+        delivery: Delivery,
+        reason: Stopped | BodyTimeoutError,
+    ) -> Outcome | Stopped:
+        _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
+        executor.kill()
+        self._executor = None
+        self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
+        return reason if isinstance(reason, Stopped) else failure_of(reason)
+
+    def _bury(self, executor: ExecutorProcess, running: _Running, delivery: Delivery) -> Outcome:
+        how = executor.reap()
+        self._executor = None
+        self._deaths += 1
+        self._office.metrics.died(running.definition.name)
+        self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
+        return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
+
+
+def log_context(execution: Execution, task: str) -> dict[str, str | int]:
+    """The ids that every line about an attempt carries."""
+    attempt = execution.attempt
+    return {
+        "task": task,
+        "workflow_id": attempt.workflow_instance_id,
+        "task_id": attempt.task_id,
+        "attempt": attempt.retry_count,
+        "execution_id": execution.id,
+    }

@@ -1,0 +1,111 @@
+"""The supervisor: starts slots, listens to signals, drains, and says what was left undone."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+import structlog
+
+from perago.tasks.definition import TaskDefinition
+from perago.worker.office import Office
+from perago.worker.slot import Slot, Stops
+
+_TICK_SECONDS = 0.2
+_TELL_SECONDS = 5.0
+# After the grace, slots stop their executors or wait for a publish step; both are bounded.
+_LAST_SECONDS = 330.0
+_log = structlog.get_logger(__name__)
+
+
+class Supervisor:
+    """One worker: N slots, each a thread with an executor process of its own."""
+
+    def __init__(
+        self,
+        office: Office,
+        definitions: Sequence[TaskDefinition],
+        targets: Sequence[str],
+        *,
+        slots: int,
+        grace_seconds: float,
+    ) -> None:
+        self._office = office
+        self._grace = grace_seconds
+        self._stops = Stops()
+        by_name = {definition.name: definition for definition in definitions}
+        self._slots = [
+            Slot(number, office, by_name, targets, self._stops) for number in range(slots)
+        ]
+        self._threads = [
+            threading.Thread(target=self._run_slot, args=(slot,), name=f"perago-slot-{number}")
+            for number, slot in enumerate(self._slots)
+        ]
+        self._broken = threading.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every slot has an executor and nothing stops."""
+        return not self._stops.draining.is_set() and all(slot.is_ready for slot in self._slots)
+
+    def run(self) -> int:
+        """Work until a signal comes and everything is settled; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        self._office.metrics.slots(len(self._slots))
+        for thread in self._threads:
+            thread.start()
+        _log.info("worker_started", slots=len(self._slots))
+        while not self._stops.draining.is_set() and not self._broken.is_set():
+            time.sleep(_TICK_SECONDS)
+        self._stops.draining.set()
+        self._drain()
+        code = 1 if self._broken.is_set() or self._office.lost.is_set() else 0
+        _log.info("worker_stopped", exit_code=code)
+        return code
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._stops.draining.is_set():
+            self._stops.now.set()
+        self._stops.draining.set()
+
+    def _drain(self) -> None:
+        """Wait for what runs, under lease, up to the grace; then stop it."""
+        deadline = time.monotonic() + self._grace
+        told_at = 0.0
+        while self._alive() and not self._stops.now.is_set() and time.monotonic() < deadline:
+            if time.monotonic() - told_at >= _TELL_SECONDS:
+                told_at = time.monotonic()
+                self._tell_what_it_waits_for(deadline - told_at)
+            time.sleep(_TICK_SECONDS)
+        self._stops.now.set()
+        last = time.monotonic() + _LAST_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, last - time.monotonic()))
+        if self._alive():
+            self._broken.set()
+            _log.error("slots_do_not_end", slots=len(self._alive()))
+
+    def _alive(self) -> list[threading.Thread]:
+        return [thread for thread in self._threads if thread.is_alive()]
+
+    def _tell_what_it_waits_for(self, seconds_left: float) -> None:
+        running = [slot.running for slot in self._slots]
+        waiting = [
+            f"{item.definition.name} {item.execution.attempt.task_id} ({item.phase})"
+            for item in running
+            if item is not None
+        ]
+        if waiting:
+            _log.info("draining", waiting_for=waiting, grace_seconds_left=round(seconds_left))
+
+    def _run_slot(self, slot: Slot) -> None:
+        try:
+            slot.run()
+        except Exception:  # noqa: BLE001  whatever it is, it is this slot's end
+            # A slot that dies must not leave a worker that looks alive and does nothing.
+            _log.exception("slot_broken")
+            self._broken.set()

@@ -1,0 +1,119 @@
+"""Objects: listings and their boundaries, reads, writes, deletes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from contract.lakes import LakeUnderTest
+from perago.errors import BackendRefusedError, NotFoundError
+from perago.transfer.inventory import RemoteObject, listing_prefix, project
+
+MISSING = "0" * 64
+
+
+def test_a_listing_tells_size_checksum_content_type_and_metadata(lake: LakeUnderTest) -> None:
+    lake.put("main", "plain", b"12345")
+    lake.put("main", "typed", b"x", content_type="text/csv")
+    lake.put("main", "with", b"", content_type="text/plain", metadata={"key": "value", "b": "2"})
+    md5 = {body: hashlib.md5(body, usedforsecurity=False).hexdigest() for body in (b"12345", b"x")}
+    assert list(lake.objects.list(lake.repository, "main", "")) == [
+        RemoteObject("plain", 5, md5[b"12345"]),
+        RemoteObject("typed", 1, md5[b"x"], "text/csv"),
+        RemoteObject(
+            "with",
+            0,
+            hashlib.md5(b"", usedforsecurity=False).hexdigest(),
+            "text/plain",
+            {"key": "value", "b": "2"},
+        ),
+    ]
+
+
+def test_a_prefix_is_no_path_boundary_to_a_listing_but_to_a_projection(
+    lake: LakeUnderTest,
+) -> None:
+    for key in ("audio", "audio-archive/a", "audio/a", "audio/b/c", "other"):
+        lake.put("main", key)
+    ref = lake.commit("main").commit
+    assert lake.keys(ref, "audio") == ["audio", "audio-archive/a", "audio/a", "audio/b/c"]
+    assert lake.keys(ref, listing_prefix("audio")) == ["audio/a", "audio/b/c"]
+    listing = lake.objects.list(lake.repository, ref, listing_prefix("audio"))
+    assert list(project(listing, "audio").files) == ["a", "b/c"]
+
+
+def test_keys_come_in_byte_order(lake: LakeUnderTest) -> None:
+    keys = ["B", "a", "a b", "a-b", "a.b", "a/b", "a0", "z", "ü"]
+    for key in reversed(keys):
+        lake.put("main", key)
+    assert lake.keys("main") == sorted(keys, key=str.encode)
+
+
+def test_directory_markers_are_objects_whose_key_ends_in_a_slash(lake: LakeUnderTest) -> None:
+    lake.put("main", "dir/", b"", metadata={"kind": "marker"})
+    lake.put("main", "dir/file", b"1")
+    assert lake.keys("main") == ["dir/", "dir/file"]
+    projection = project(lake.objects.list(lake.repository, "main", ""), "")
+    assert list(projection.markers) == ["dir"]
+    assert list(projection.files) == ["dir/file"]
+
+
+def test_a_branch_shows_uncommitted_changes_and_a_commit_never_changes(
+    lake: LakeUnderTest,
+) -> None:
+    ref = lake.put_and_commit("main", "a", b"1")
+    lake.put("main", "a", b"2")
+    lake.put("main", "b", b"3")
+    assert lake.read("main", "a") == b"2"
+    assert lake.keys("main") == ["a", "b"]
+    assert lake.read(ref, "a") == b"1"
+    assert lake.keys(ref) == ["a"]
+
+
+def test_a_listing_of_what_is_not_there_is_not_found(lake: LakeUnderTest) -> None:
+    for ref in ("no-such-branch", MISSING):
+        with pytest.raises(NotFoundError):
+            lake.keys(ref)
+    assert lake.keys("main", "no/such/prefix") == []
+
+
+def test_reading_what_is_not_there_is_not_found(lake: LakeUnderTest) -> None:
+    ref = lake.put_and_commit("main", "a")
+    for where, key in ((ref, "b"), (MISSING, "a")):
+        with pytest.raises(NotFoundError):
+            lake.read(where, key)
+
+
+def test_writing_to_a_missing_branch_is_not_found(lake: LakeUnderTest) -> None:
+    with pytest.raises(NotFoundError):
+        lake.put("no-such-branch", "a")
+    with pytest.raises(NotFoundError):
+        lake.put("no-such-branch", "a", metadata={"k": "v"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["with space", "a+b%20c#d?e&f", "ümlaut/日本", "tab\tinside", "quote'\"[x]{y}|^~", "a:b;c\\d"],
+)
+def test_unusual_keys_are_kept_as_they_are(lake: LakeUnderTest, key: str) -> None:
+    lake.put("main", key, b"body of " + key.encode())
+    assert lake.keys("main") == [key]
+    ref = lake.commit("main").commit
+    assert lake.read(ref, key, 100) == b"body of " + key.encode()
+    lake.objects.delete(lake.repository, "main", [key])
+    assert lake.keys("main") == []
+
+
+def test_deleting_a_missing_key_is_fine(lake: LakeUnderTest) -> None:
+    lake.put_and_commit("main", "a")
+    lake.objects.delete(lake.repository, "main", ["never-there", "a"])
+    assert lake.keys("main") == []
+    lake.objects.delete(lake.repository, "main", ["a"])
+    lake.objects.delete(lake.repository, "no-such-branch", ["a"])
+
+
+def test_more_than_a_thousand_keys_are_not_deleted_in_one_call(lake: LakeUnderTest) -> None:
+    lake.objects.delete(lake.repository, "main", [f"k{n}" for n in range(1000)])
+    with pytest.raises(BackendRefusedError):
+        lake.objects.delete(lake.repository, "main", [f"k{n}" for n in range(1001)])

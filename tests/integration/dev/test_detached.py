@@ -1,0 +1,146 @@
+"""One stack, left running by `up --detach` and used by other processes."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from integration.dev import client
+from integration.dev.conftest import Perago
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def perago(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Perago]:
+    commands = Perago(tmp_path_factory.mktemp("detached") / "stack")
+    yield commands
+    commands.run("down")
+
+
+@pytest.fixture(scope="module")
+def details(perago: Perago) -> Any:
+    return perago.json("up", "--detach")
+
+
+def _secrets(details: Any) -> list[str]:
+    token = details["spark"]["remote"].rpartition("=")[2]
+    return [details["lakefs"]["secret_access_key"], token]
+
+
+def _processes(perago: Perago) -> list[psutil.Process]:
+    servers = [psutil.Process(identity.pid) for identity in perago.recorded().values()]
+    return servers + [child for server in servers for child in server.children(recursive=True)]
+
+
+def test_the_json_alone_is_enough_to_use_all_three(details: Any, tmp_path: Path) -> None:
+    file = tmp_path / "details.json"
+    file.write_text(json.dumps(details))
+    program = [sys.executable, client.__file__, str(file)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "repository": "smoke",
+        "workflow": "RUNNING",
+        "spark": [1000, 1000],
+    }
+    # A 12 kB `_SUCCESS` is the magic committer's: the renaming one leaves an empty file.
+    listing = client.lakefs(details, "GET", "/repositories/smoke/refs/main/objects/ls?prefix=num")
+    sizes = {entry["path"]: entry["size_bytes"] for entry in listing["results"]}
+    assert sizes["numbers/_SUCCESS"] > 0
+
+
+def test_nothing_listens_beyond_loopback(details: Any, perago: Perago) -> None:
+    listening = [
+        connection.laddr.ip
+        for process in _processes(perago)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 3
+    assert [ip for ip in listening if not _is_loopback(ip)] == []
+
+
+def _is_loopback(ip: str) -> bool:
+    address = ipaddress.ip_address(ip)
+    # A JVM listens on the IPv4 loopback by its IPv6 spelling.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def test_no_secret_is_in_an_argument_list_or_a_log(details: Any, perago: Perago) -> None:
+    arguments = "\n".join(" ".join(process.cmdline()) for process in _processes(perago))
+    logs = "\n".join(path.read_text() for path in (perago.data_dir / "logs").iterdir())
+    for secret in _secrets(details):
+        assert secret not in arguments
+        assert secret not in logs
+
+
+def test_files_with_secrets_are_private(details: Any, perago: Perago) -> None:
+    assert stat.S_IMODE(perago.data_dir.stat().st_mode) == 0o700
+    # LakeFS maps its key-value store from files of gigabytes, which are almost all holes.
+    small = [p for p in perago.data_dir.rglob("*") if p.is_file() and p.stat().st_size < 1_000_000]
+    holders = [p for p in small if any(s.encode() in p.read_bytes() for s in _secrets(details))]
+    names = {path.name for path in holders}
+    assert {"stack.json", "lakefs.json", "spark.properties"} <= names
+    assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
+
+
+def test_status_names_each_server(details: Any, perago: Perago) -> None:
+    servers = perago.json("status")["servers"]
+    assert {server["name"]: server["pid"] for server in servers} == {
+        name: identity.pid for name, identity in perago.recorded().items()
+    }
+    assert {server["health"] for server in servers} == {"healthy"}
+    assert details["lakefs"]["endpoint"].endswith(str(servers[0]["port"]))
+
+
+def test_env_prints_exports_that_a_shell_understands(details: Any, perago: Perago) -> None:
+    lines = perago.run("env").stdout.splitlines()
+    exports = dict(shlex.split(line)[1].split("=", 1) for line in lines)
+    assert exports == {
+        "LAKECTL_SERVER_ENDPOINT_URL": details["lakefs"]["endpoint"],
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": details["lakefs"]["access_key_id"],
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": details["lakefs"]["secret_access_key"],
+        "CONDUCTOR_SERVER_URL": details["conductor"]["server_url"],
+        "SPARK_REMOTE": details["spark"]["remote"],
+    }
+    assert perago.json("env") == details
+
+
+def test_logs_are_prefixed_unless_one_is_named(details: Any, perago: Perago) -> None:
+    together = perago.run("logs").stdout.splitlines()
+    assert {line.split(" | ")[0] for line in together} == {"lakefs", "conductor", "spark"}
+    alone = perago.run("logs", "lakefs").stdout
+    assert alone
+    assert not alone.startswith("lakefs | ")
+
+
+def test_a_second_up_shows_the_same_stack(details: Any, perago: Perago) -> None:
+    before = perago.recorded()
+    assert perago.json("up", "--detach") == details
+    assert perago.recorded() == before
+
+
+def test_down_leaves_no_process_and_up_finds_the_data_again(details: Any, perago: Perago) -> None:
+    processes = _processes(perago)
+    identities = perago.recorded()
+    assert perago.run("down").returncode == 0
+    assert not any(identity.alive for identity in identities.values())
+    assert not [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert perago.recorded() == {}
+
+    again = perago.json("up", "--detach", "--no-spark")
+    assert again == {**details, "spark": None}
+    names = [found["id"] for found in client.lakefs(again, "GET", "/repositories")["results"]]
+    assert names == ["smoke"]

@@ -1,0 +1,58 @@
+"""The importable stack: each server can be stopped and started, and Spark can come later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from integration.dev import client
+from perago.dev import Health, Stack, inspect
+from perago.errors import SetupError
+
+
+def _details(stack: Stack) -> dict[str, Any]:
+    return stack.endpoints.model_dump()
+
+
+@pytest.mark.servers
+def test_a_server_comes_back_on_its_port_with_its_data(stack: Stack) -> None:
+    client.create_repository(_details(stack), "kept")
+    before, pid = stack.endpoints, stack.pids["lakefs"]
+    stack.lakefs.stop()
+    assert "lakefs" not in stack.pids
+    stack.lakefs.start()
+    assert stack.endpoints == before
+    assert stack.pids["lakefs"] != pid
+    assert client.lakefs(_details(stack), "GET", "/repositories/kept")["id"] == "kept"
+
+
+@pytest.mark.servers
+def test_a_second_stack_on_the_same_directory_is_refused(stack: Stack) -> None:
+    with pytest.raises(SetupError, match="another process runs or starts the stack"):
+        Stack.up(stack.data_dir)
+
+
+@pytest.mark.servers
+def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
+    identity = stack.lakefs.identity
+    assert identity is not None
+    identity.kill()
+    try:
+        by_name = {server.name: server for server in inspect(stack.data_dir)}
+        assert by_name["lakefs"].health is Health.DEAD
+        assert "lakefs.log" in by_name["lakefs"].tail
+        assert by_name["conductor"].health is Health.HEALTHY
+    finally:
+        stack.lakefs.stop()
+        stack.lakefs.start()
+
+
+@pytest.mark.servers
+@pytest.mark.spark
+def test_spark_can_be_started_later(spark_stack: Stack) -> None:
+    details = _details(spark_stack)
+    client.create_repository(details, "later")
+    assert client.use_spark(details, "s3a://later/main/numbers") == (1000, 1000)
+    spark_stack.start_spark()  # a second time changes nothing
+    assert spark_stack.endpoints.model_dump() == details

@@ -1,0 +1,191 @@
+"""Workers as real processes, on real servers, driven by real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from acceptance.world import Servers, World
+from integration.worker.gate import Gate
+
+HERE = Path(__file__).parent
+_PATIENCE = 60.0
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = _PATIENCE) -> Any:
+    """Wait for something, for a bounded time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"did not happen within {seconds:.0f} s: {what}")
+
+
+@dataclass
+class Site:
+    """Where workers run: a domain of their own, a workspace root, gates before the servers."""
+
+    servers: Servers
+    folder: Path
+    lakefs: Gate
+    conductor: Gate
+    domain: str = field(default_factory=lambda: f"d{uuid.uuid4().hex[:12]}")
+    workers: list[Worker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.root = self.folder / "workspaces"
+        self.signs = self.folder / "signs"
+        self.signs.mkdir()
+        self.world = World(self.servers, self.root)
+
+    def environment(self) -> dict[str, str]:
+        connection = self.servers.connection
+        return {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PERAGO_")},
+            "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.url,
+            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": connection.access_key_id,
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": connection.secret_access_key.get_secret_value(),
+            "CONDUCTOR_SERVER_URL": self.conductor.url,
+            "PERAGO_WORKSPACE_ROOT": str(self.root),
+            "PERAGO_METRICS_ADDRESS": "off",
+            "PERAGO_LOG_LEVEL": "debug",
+        }
+
+    def start(self, *, slots: int = 1, **environment: str) -> Worker:
+        """Start a worker and wait until its executors are ready."""
+        worker = Worker(self, slots, {**self.environment(), **environment})
+        self.workers.append(worker)
+        started = f"{slots} executors of worker {worker.pid} to start"
+        until(lambda: worker.count("executor_started") >= slots or worker.has_ended(), started)
+        assert not worker.has_ended(), worker.log_text()
+        return worker
+
+    def workflow(self, task: str = "w_write", **params: Any) -> str:
+        """Start a workflow of one task, for this site's workers only."""
+        if task != "w_plain":
+            payload = {"workspace": self.world.workspace(), "params": params}
+        else:
+            payload = {"params": params}
+        name = f"wf_{self.domain}"
+        step = {
+            "name": task,
+            "taskReferenceName": "step",
+            "type": "SIMPLE",
+            "inputParameters": payload,
+        }
+        definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": [step]}
+        request = {
+            "name": name,
+            "version": 1,
+            "workflowDef": definition,
+            "taskToDomain": {"*": self.domain},
+        }
+        answer = self.servers.http.post("/workflow", json=request)
+        return answer.raise_for_status().text
+
+    def status(self, workflow: str) -> str:
+        answer = self.servers.http.get(f"/workflow/{workflow}", params={"includeTasks": "false"})
+        return str(answer.raise_for_status().json()["status"])
+
+    def finish(self, workflow: str, seconds: float = _PATIENCE) -> list[dict[str, Any]]:
+        """Wait for a workflow's end, nudging Conductor to notice timeouts; its tasks."""
+
+        def ended() -> bool:
+            self.servers.http.put(f"/workflow/decide/{workflow}")
+            return self.status(workflow) != "RUNNING"
+
+        until(ended, f"the end of workflow {workflow}", seconds)
+        return self.world.tasks(workflow)
+
+    def await_body(self) -> None:
+        until(lambda: (self.signs / "in-body").exists(), "the body to begin")
+
+    def go(self) -> None:
+        (self.signs / "go").touch()
+
+    def runs(self) -> int:
+        path = self.signs / "runs"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def assert_nothing_left(self) -> None:
+        """No process of any worker, no attempt directory."""
+        for worker in self.workers:
+            assert worker.has_ended(), f"worker {worker.pid} still runs"
+            left = [pid for pid in worker.executors() if psutil.pid_exists(pid)]
+            assert left == [], f"executors still run: {left}"
+        leftovers = list(self.root.iterdir()) if self.root.exists() else []
+        assert leftovers == []
+
+
+class Worker:
+    """``perago start`` as a process."""
+
+    def __init__(self, site: Site, slots: int, environment: dict[str, str]) -> None:
+        number = len(site.workers)
+        self._log = site.folder / f"worker-{number}.log"
+        options = ["-j", str(slots), "--domain", site.domain, "--register"]
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "perago", "start", "bodies", *options],
+                cwd=HERE,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self, seconds: float = _PATIENCE) -> int:
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the worker does not end:\n{self.log_text()}") from None
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to the supervisor itself."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def log_text(self) -> str:
+        return self._log.read_text()
+
+    def lines(self) -> list[dict[str, Any]]:
+        lines = []
+        for text in self.log_text().splitlines():
+            if text.startswith("{"):
+                lines.append(json.loads(text))
+        return lines
+
+    def count(self, action: str) -> int:
+        return sum(line.get("action") == action for line in self.lines())
+
+    def executors(self) -> list[int]:
+        """The pids of all executors it ever started."""
+        return [
+            int(line["pid"]) for line in self.lines() if line.get("action") == "executor_started"
+        ]
