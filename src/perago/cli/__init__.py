@@ -17,6 +17,7 @@ from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.extract import extract
 from perago.cli.fence import fence_app
+from perago.cli.gc import gc
 from perago.cli.register import register
 from perago.cli.start import start
 from perago.errors import PeragoError
@@ -37,6 +38,7 @@ app.add_typer(dev_app, name="dev")
 app.command()(check)
 app.command()(extract)
 app.command()(budget)
+app.command()(gc)
 app.command()(register)
 app.command()(start)
 app.add_typer(fence_app, name="fence")

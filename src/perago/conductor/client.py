@@ -23,7 +23,7 @@ from tenacity import (
 
 from perago.conductor.connection import ConductorConnection
 from perago.conductor.errors import translated
-from perago.errors import BackendUnavailableError, NotFoundError
+from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
@@ -97,11 +97,28 @@ class ConductorAttempts:
             worker_id=task.worker_id,
             response_timeout_seconds=float(task.response_timeout_seconds or 0),
             retried_task_id=task.retried_task_id or None,
+            reason=task.reason_for_incompletion or None,
         )
 
     def has_ended_before(self, workflow_instance_id: str) -> bool:
         # Conductor leaves the time of the last end on a workflow that is retried or rerun.
         return bool(self._patiently()(self._get_workflow, workflow_instance_id).end_time)
+
+    def assert_answers(self) -> None:
+        """Make sure that a Conductor answers here, and not just any web server.
+
+        Where "not found" is acted upon, an address that knows no task at all would be fatal.
+        """
+        try:
+            with translated("read the size of a queue"):
+                sizes = self._api.size(task_type=["perago"], _request_timeout=self._timeout)
+        except (AttributeError, TypeError, ValueError):  # the SDK could not make sense of a page
+            sizes = None
+        if not isinstance(sizes, dict):
+            raise BackendRefusedError(
+                "what answers at CONDUCTOR_SERVER_URL is not a Conductor API",
+                hint="Set CONDUCTOR_SERVER_URL to the server's API, ending in /api.",
+            )
 
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""

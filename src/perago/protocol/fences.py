@@ -23,6 +23,8 @@ class AttemptSnapshot:
     worker_id: str | None
     response_timeout_seconds: float = 0.0
     retried_task_id: str | None = None
+    # Why the attempt did not complete, in the words of whoever ended it.
+    reason: str | None = None
 
 
 def assert_current_attempt_snapshot(claim: Claim, fresh: AttemptSnapshot) -> None:

@@ -91,6 +91,35 @@ class Execution:
 
 _SHORTEST = 10
 
+_STAGING_NAME = re.compile(
+    r"perago-staging-[0-9A-Za-z_-]+-seq-\d+-iteration-\d+"
+    r"-task-id-(?P<task_id>[0-9A-Za-z_-]+)-retry-(?P<retry_count>\d+)"
+    r"-exec-(?P<execution_id>[0-9A-Za-z_-]+)",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingName:
+    """The ids in the name of a staging branch, as far as a branch id can spell them."""
+
+    task_id: str
+    retry_count: int
+    execution_id: str
+
+    def is_of(self, task_id: str, retry_count: int, execution_id: str) -> bool:
+        """Whether an execution with these ids has a staging branch of this name."""
+        spelled = (_branch_part(task_id), retry_count, _branch_part(execution_id))
+        return spelled == (self.task_id, self.retry_count, self.execution_id)
+
+
+def parse_staging_name(branch: str) -> StagingName | None:
+    """Read a branch name back; None when no execution made it."""
+    found = _STAGING_NAME.fullmatch(branch)
+    if found is None or len(branch) > _MAX_BRANCH_ID:
+        return None
+    return StagingName(found["task_id"], int(found["retry_count"]), found["execution_id"])
+
 
 def _branch_part(text: str) -> str:
     return _NOT_IN_A_BRANCH_ID.sub("-", text)

@@ -1,0 +1,96 @@
+"""``perago gc``: delete what executions left in LakeFS and no longer need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perago.cli import output
+from perago.errors import BackendError
+
+if TYPE_CHECKING:
+    from perago.worker.garbage import Item, Removed, Unseen
+
+
+def gc(
+    repository: Annotated[
+        list[str] | None,
+        typer.Option("--repository", metavar="R", help="Look into R only; may be repeated."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only list.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List or delete staging branches of attempts that are over, and old replaced-commit tags."""
+    from contextlib import closing
+    from datetime import UTC, datetime
+
+    from perago.conductor.client import ConductorAttempts
+    from perago.lakefs.garbage import LakeFSGarbage
+    from perago.settings import load_settings
+    from perago.worker.bootstrap import conductor_connection, lakefs_connection
+    from perago.worker.garbage import Item, Unseen, collect, survey
+
+    settings = load_settings()
+    connections = lakefs_connection(settings), conductor_connection(settings)
+    with (
+        closing(LakeFSGarbage(connections[0])) as lake,
+        closing(ConductorAttempts(connections[1])) as attempts,
+    ):
+        # The whole survey comes first: whoever cannot ask about one attempt deletes nothing.
+        found = list(survey(lake, attempts, repository or [], datetime.now(UTC)))
+        items = [entry for entry in found if isinstance(entry, Item)]
+        unseen = [entry for entry in found if isinstance(entry, Unseen)]
+        removed = list(collect(lake, items)) if yes else []
+    show = _show_json if as_json else _show
+    show(items, removed, unseen, deleting=yes)
+    if unseen or any(entry.error for entry in removed):
+        raise typer.Exit(BackendError.exit_code)
+
+
+def _show(
+    items: list[Item], removed: list[Removed], unseen: list[Unseen], *, deleting: bool
+) -> None:
+    done = {entry.item: entry for entry in removed}
+    for item in items:
+        entry = done.get(item)
+        word = entry.removal if entry else "would delete" if item.verdict.garbage else "keep"
+        output.say(f"{word}: {item.kind} {item.name} of {item.repository}: {item.verdict.reason}")
+        if entry and entry.error:
+            output.note(f"{entry.error.code} {entry.error}")
+    for missing in unseen:
+        output.note(f"{missing.error.code} {missing.repository}: {missing.error}")
+    garbage = sum(item.verdict.garbage for item in items)
+    if garbage and not deleting:
+        output.note(f"{garbage} of {len(items)} can go; run again with --yes to delete them")
+    elif not items:
+        output.note("executions left nothing here")
+
+
+def _show_json(
+    items: list[Item], removed: list[Removed], unseen: list[Unseen], *, deleting: bool
+) -> None:
+    done = {entry.item: entry for entry in removed}
+    output.emit_json(
+        {
+            "dry_run": not deleting,
+            "items": [_as_json(item, done.get(item)) for item in items],
+            "errors": [
+                {"repository": missing.repository, "error": str(missing.error)}
+                for missing in unseen
+            ],
+        }
+    )
+
+
+def _as_json(item: Item, entry: Removed | None) -> dict[str, Any]:
+    return {
+        "kind": item.kind,
+        "repository": item.repository,
+        "name": item.name,
+        "commit": item.commit,
+        "garbage": item.verdict.garbage,
+        "reason": item.verdict.reason,
+        "removal": entry.removal if entry else None,
+        "error": str(entry.error) if entry and entry.error else None,
+    }

@@ -1,0 +1,114 @@
+"""Listing and deleting what executions left in LakeFS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from perago.errors import BackendUnavailableError, NotFoundError
+from perago.lakefs.connection import LakeFSConnection
+from perago.lakefs.control import connect
+from perago.lakefs.errors import translated
+from perago.protocol.garbage import REPLACED_PREFIX, STAGING_PREFIX, FoundBranch, FoundTag
+from perago.protocol.workspace import Commit
+
+_PAGE = 1000
+
+Removal = Literal["deleted", "gone", "moved"]
+
+
+class LakeFSGarbage:
+    """Staging branches and replaced-commit tags of repositories."""
+
+    def __init__(self, connection: LakeFSConnection) -> None:
+        self._client = connect(connection)
+        self._timeout = (connection.connect_timeout, connection.read_timeout)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client._api.rest_client.pool_manager.clear()
+
+    def repositories(self) -> list[str]:
+        """Every repository that the user sees."""
+        listing = self._pages("list repositories", self._client.repositories_api.list_repositories)
+        return [str(item.id) for item in listing]
+
+    def branches(self, repository: str) -> Iterator[FoundBranch]:
+        """Branches that are named like staging branches."""
+        what = f"list branches of {repository!r}"
+        call = self._client.branches_api.list_branches
+        for item in self._pages(what, call, repository, prefix=STAGING_PREFIX):
+            try:
+                yield self._found(repository, item.id, item.commit_id)
+            except NotFoundError:  # deleted since it was listed
+                continue
+
+    def _found(self, repository: str, name: str, commit_id: str) -> FoundBranch:
+        get = self._client.commits_api.get_commit
+        commit = self._ask(f"read commit {commit_id} of {repository!r}", get, repository, commit_id)
+        head = Commit(commit.id, tuple(commit.parents), dict(commit.metadata or {}))
+        committed = datetime.fromtimestamp(commit.creation_date, tz=UTC)
+        return FoundBranch(repository, str(name), head, committed)
+
+    def tags(self, repository: str) -> Iterator[FoundTag]:
+        """Tags that are named like tags of replaced commits."""
+        call = self._client.tags_api.list_tags
+        what = f"list tags of {repository!r}"
+        for item in self._pages(what, call, repository, prefix=REPLACED_PREFIX):
+            yield FoundTag(repository, str(item.id), str(item.commit_id))
+
+    def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
+        """Delete a branch that is still at ``commit``."""
+        api = self._client.branches_api
+        return self._delete(
+            f"branch {name!r} of {repository!r}",
+            api.get_branch,
+            api.delete_branch,
+            (repository, name),
+            commit,
+        )
+
+    def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
+        """Delete a tag that is still on ``commit``."""
+        api = self._client.tags_api
+        return self._delete(
+            f"tag {name!r} of {repository!r}",
+            api.get_tag,
+            api.delete_tag,
+            (repository, name),
+            commit,
+        )
+
+    def _delete(
+        self, what: str, get: Any, delete: Any, name: tuple[str, str], commit: str
+    ) -> Removal:
+        try:
+            if self._ask(f"read {what}", get, *name).commit_id != commit:
+                return "moved"
+            self._ask(f"delete {what}", delete, *name)
+        except NotFoundError:
+            return "gone"
+        return "deleted"
+
+    def _pages(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        after = ""
+        while True:
+            page = self._ask(what, call, *args, after=after, amount=_PAGE, **kwargs)
+            yield from page.results
+            if not page.pagination.has_more:
+                return
+            after = page.pagination.next_offset
+
+    @retry(
+        retry=retry_if_exception_type(BackendUnavailableError),
+        stop=stop_after_attempt(4),
+        wait=wait_random_exponential(multiplier=0.2, max=3),
+        reraise=True,
+    )
+    def _ask(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Reading, and deleting what nobody uses, may be repeated."""
+        with translated(what):
+            return call(*args, _request_timeout=self._timeout, **kwargs)
