@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def test_a_server_that_ends_at_once_is_named_with_its_log(toy: Toy) -> None:
     assert "no room on this planet" in str(caught.value)
 
 
+def watch(toy: Toy) -> None:
+    """Look for a while: a process is a zombie before its last thread is gone."""
+    for _ in range(500):
+        toy.raise_if_dead()
+        time.sleep(0.02)
+
+
 def test_a_server_that_is_killed_is_named_with_the_signal(toy: Toy) -> None:
     toy.start()
     identity = toy.identity
@@ -71,10 +79,7 @@ def test_a_server_that_is_killed_is_named_with_the_signal(toy: Toy) -> None:
     identity.kill()
     assert wait_gone([identity], 10) == []
     with pytest.raises(ServerError, match="toy ended by itself with signal 9"):
-        # A process is a zombie before its last thread is gone, and can be reaped only after.
-        for _ in range(500):
-            toy.raise_if_dead()
-            time.sleep(0.02)
+        watch(toy)
 
 
 def test_a_server_that_never_answers_is_not_waited_for_without_end(
