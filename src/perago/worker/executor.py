@@ -35,6 +35,7 @@ from perago.worker.channel import (
     Ready,
     Told,
 )
+from perago.worker.logs import configure_logs
 
 _ANSWER_SECONDS = 10.0
 
@@ -107,8 +108,10 @@ def main(descriptor: int, targets: list[str]) -> None:
     jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
     line = Line(channel)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
+    settings = load_settings()
+    configure_logs(settings)
     ports = build_ports(
-        load_settings(),
+        settings,
         events=line.tell,
         supervise=lambda attempts: SupervisedAttempts(attempts, line),
         with_lakefs=needs_lakefs,

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from perago.conductor.client import ConductorAttempts
-from perago.errors import BackendError
+from perago.errors import BackendError, ExecutorDiedError
 from perago.lakefs.control import LakeFSControl
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
@@ -23,6 +23,7 @@ from perago.protocol.workspace import StagingBranch
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
+from perago.worker.logs import log_phase
 from perago.worker.metrics import WorkerMetrics
 from perago.worker.report import Delivered, hand_back, report
 
@@ -82,11 +83,7 @@ class Office:
 
     def observe(self, task: str, event: PhaseEvent) -> None:
         """One event: a log line and the metrics."""
-        details = dict(event.details)
-        if event.seconds is not None:
-            details["seconds"] = round(event.seconds, 4)
-        write = _log.debug if event.action == "phase_started" else _log.info
-        write(event.action, phase=event.phase, **details)
+        log_phase(event)
         self.metrics.observe(task, event)
 
     def settle(
@@ -152,6 +149,8 @@ class Office:
             return
         if delivered is Delivered.STALE:
             self.metrics.stale(name)
+        elif isinstance(outcome, Failed) and outcome.code == ExecutorDiedError.code:
+            self.metrics.died(name)
         else:
             self.metrics.finished(name, outcome)
         _log_outcome(outcome, delivered)

@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 def serve(targets: Sequence[str], *, executors: int, domain: str | None, register: bool) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
-    configure_logs()
+    configure_logs(settings)
     definitions = load_tasks(targets)
     for warning in preflight(definitions, settings, register=register):
         _log.warning("preflight", warning=warning)

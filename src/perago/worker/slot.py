@@ -21,6 +21,7 @@ from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.worker.channel import Answer, Assignment, ChannelClosedError, Finished, MayI, Told
 from perago.worker.heartbeat import Heartbeat
+from perago.worker.logs import attempt_logs
 from perago.worker.office import Office, Stopped
 from perago.worker.process import ExecutorProcess
 
@@ -174,7 +175,7 @@ class Slot:
         execution = Execution(delivery.claim, uuid.uuid4().hex)
         definition = self._definitions[delivery.task_type]
         with (
-            structlog.contextvars.bound_contextvars(**log_context(execution, definition.name)),
+            attempt_logs(definition.name, execution),
             self._office.busy(),
         ):
             _log.info("attempt_claimed", slot=self._number)
@@ -228,18 +229,5 @@ class Slot:
         how = executor.reap()
         self._executor = None
         self._deaths += 1
-        self._office.metrics.died(running.definition.name)
         self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
-
-
-def log_context(execution: Execution, task: str) -> dict[str, str | int]:
-    """The ids that every line about an attempt carries."""
-    attempt = execution.attempt
-    return {
-        "task": task,
-        "workflow_id": attempt.workflow_instance_id,
-        "task_id": attempt.task_id,
-        "attempt": attempt.retry_count,
-        "execution_id": execution.id,
-    }

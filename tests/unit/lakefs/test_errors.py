@@ -17,6 +17,7 @@ from perago.errors import (
     ConflictError,
     LostReplyError,
     NotFoundError,
+    PreconditionError,
 )
 from perago.lakefs.errors import from_status, translated
 
@@ -30,7 +31,7 @@ from perago.lakefs.errors import from_status, translated
         (403, BackendDeniedError),
         (404, NotFoundError),
         (409, ConflictError),
-        (412, BackendRefusedError),
+        (412, PreconditionError),
         (429, BackendUnavailableError),
         (500, BackendUnavailableError),
         (503, BackendUnavailableError),
@@ -44,7 +45,7 @@ def test_an_answer_is_translated_by_its_status(status: int, kind: type[BackendEr
 
 def test_a_server_error_after_a_change_was_asked_for_may_hide_the_change() -> None:
     assert type(from_status("merge", 502, b"", changes=True)) is LostReplyError
-    assert type(from_status("merge", 412, b"", changes=True)) is BackendRefusedError
+    assert type(from_status("merge", 412, b"", changes=True)) is PreconditionError
 
 
 @pytest.mark.parametrize("error", [http.ReadTimeoutError(None, "", "silent"), http.ProtocolError()])  # type: ignore[arg-type]
