@@ -10,7 +10,7 @@ PeragoError
 │   └── PostGuardrailViolation   the body left a workspace that breaks the contract
 ├── TaskFailed                   raised by an author: this attempt failed, a retry may help
 ├── TaskTerminalError            raised by an author: no retry will help
-├── BodyError                    the body tried to end the process
+├── BodyError                    the body (or a guardrail) tried to end the process
 ├── BodyTimeoutError             the body ran past its deadline
 ├── ExecutorDiedError            the process that ran the body ended
 ├── ResultError                  the result does not fit its model or is too large

@@ -158,6 +158,9 @@ def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> Non
         def renew(self, claim: Any) -> None:
             return
 
+        def has_ended_before(self, workflow_instance_id: str) -> bool:
+            return False
+
     from dataclasses import replace
 
     from perago.protocol.identity import Execution

@@ -272,3 +272,43 @@ def test_a_lease_that_runs_out_times_the_attempt_out_and_retries_it(
     assert (stored.status, stored.worker_id) == ("TIMED_OUT", old.token)
     conductor.let_lease_expire(workflow_id, 1)
     assert conductor.status(workflow_id) == "TIMED_OUT"
+
+
+def test_a_workflow_that_only_retried_by_itself_has_not_ended_before(
+    conductor: ConductorUnderTest,
+) -> None:
+    workflow_id = conductor.start(response_timeout=1)
+    assert not conductor.attempts.has_ended_before(workflow_id)
+    conductor.attempts.complete(poll(conductor).claim, FAILED, [])
+    poll(conductor)
+    conductor.let_lease_expire(workflow_id, 1)
+    poll(conductor)
+    assert not conductor.attempts.has_ended_before(workflow_id)
+    with pytest.raises(NotFoundError):
+        conductor.attempts.has_ended_before("no-workflow")
+
+
+@pytest.mark.parametrize("how", ["retry", "rerun"])
+def test_a_workflow_that_an_operator_set_going_again_has_ended_before(
+    conductor: ConductorUnderTest, how: str
+) -> None:
+    workflow_id = conductor.start()
+    claim = poll(conductor).claim
+    conductor.attempts.complete(claim, TERMINAL, [])
+    if how == "retry":
+        conductor.retry(workflow_id)
+    else:
+        conductor.rerun(workflow_id, claim.attempt.task_id)
+    again = poll(conductor).claim
+    assert conductor.attempts.has_ended_before(workflow_id)
+    conductor.attempts.complete(again, FAILED, [])
+    poll(conductor)
+    assert conductor.attempts.has_ended_before(workflow_id)
+
+
+def test_a_restarted_workflow_begins_anew(conductor: ConductorUnderTest) -> None:
+    workflow_id = conductor.start()
+    conductor.attempts.complete(poll(conductor).claim, TERMINAL, [])
+    conductor.restart(workflow_id)
+    poll(conductor)
+    assert not conductor.attempts.has_ended_before(workflow_id)

@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.budget import budget
 from perago.cli.check import check
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
@@ -37,6 +38,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
 app.command()(extract)
+app.command()(budget)
 app.command()(gc)
 app.command()(register)
 app.command()(run)

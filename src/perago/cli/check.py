@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,14 +76,14 @@ def _compare(definitions: list[TaskDefinition]) -> list[_Comparison]:
     from perago.tasks.taskdef import build_taskdef
     from perago.worker.bootstrap import conductor_connection
 
-    conductor = ConductorTaskDefs(conductor_connection(load_settings()))
     compared = []
-    for definition in definitions:
-        registered = conductor.get(definition.name)
-        differences = None
-        if registered is not None:
-            differences = compare_taskdefs(build_taskdef(definition), registered)
-        compared.append(_Comparison(definition.name, differences))
+    with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:
+        for definition in definitions:
+            registered = conductor.get(definition.name)
+            differences = None
+            if registered is not None:
+                differences = compare_taskdefs(build_taskdef(definition), registered)
+            compared.append(_Comparison(definition.name, differences))
     return compared
 
 

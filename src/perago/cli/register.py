@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,11 +30,11 @@ def register(
     from perago.worker.bootstrap import conductor_connection
 
     definitions = load_tasks(targets)
-    conductor = ConductorTaskDefs(conductor_connection(load_settings()))
-    for definition in definitions:
-        for warning in taskdef_warnings(definition):
-            output.warn(warning)
-        _register_one(conductor, build_taskdef(definition), dry_run=dry_run)
+    with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:
+        for definition in definitions:
+            for warning in taskdef_warnings(definition):
+                output.warn(warning)
+            _register_one(conductor, build_taskdef(definition), dry_run=dry_run)
 
 
 def _register_one(conductor: ConductorTaskDefs, defined: dict[str, Any], *, dry_run: bool) -> None:

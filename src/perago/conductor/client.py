@@ -8,10 +8,12 @@ import httpx
 from conductor.client.configuration.configuration import Configuration
 from conductor.client.configuration.settings.authentication_settings import AuthenticationSettings
 from conductor.client.http.api.task_resource_api import TaskResourceApi
+from conductor.client.http.api.workflow_resource_api import WorkflowResourceApi
 from conductor.client.http.api_client import ApiClient
 from conductor.client.http.models.task import Task
 from conductor.client.http.models.task_exec_log import TaskExecLog
 from conductor.client.http.models.task_result import TaskResult
+from conductor.client.http.models.workflow import Workflow
 from tenacity import (
     Retrying,
     retry_if_exception_type,
@@ -59,6 +61,7 @@ class ConductorAttempts:
         """``tries`` is for reads and lease renewals; polls and posts are one request each."""
         client = connect(connection)
         self._api = TaskResourceApi(client)
+        self._workflows = WorkflowResourceApi(client)
         self._http: httpx.Client = client.configuration.http_connection
         self._timeout = (connection.connect_timeout, connection.read_timeout)
         self._tries = tries
@@ -97,6 +100,10 @@ class ConductorAttempts:
             reason=task.reason_for_incompletion or None,
         )
 
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        # Conductor leaves the time of the last end on a workflow that is retried or rerun.
+        return bool(self._patiently()(self._get_workflow, workflow_instance_id).end_time)
+
     def assert_answers(self) -> None:
         """Make sure that a Conductor answers here, and not just any web server.
 
@@ -133,7 +140,7 @@ class ConductorAttempts:
         ]
         self._update(result, f"complete task {claim.attempt.task_id}")
 
-    def requeue(self, claim: Claim) -> None:
+    def hand_back(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
 
@@ -151,6 +158,15 @@ class ConductorAttempts:
         if task is None:
             raise NotFoundError(f"Conductor has no task {task_id}")
         return task
+
+    def _get_workflow(self, workflow_instance_id: str) -> Workflow:
+        with translated(f"read workflow {workflow_instance_id}"):
+            workflow: Workflow | None = self._workflows.get_execution_status(
+                workflow_instance_id, include_tasks=False, _request_timeout=self._timeout
+            )
+        if workflow is None:
+            raise NotFoundError(f"Conductor has no workflow {workflow_instance_id}")
+        return workflow
 
     def _update(self, result: TaskResult, what: str) -> None:
         with translated(what):

@@ -21,8 +21,8 @@ class ConductorTaskDefs:
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
     def close(self) -> None:
-        """Give the connections back."""
-        self._api.api_client.rest_client.connection.close()
+        """Give the connections back; ``contextlib.closing`` calls it."""
+        self._client.configuration.http_connection.close()
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The registered TaskDef as the server wrote it, or None.

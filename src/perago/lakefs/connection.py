@@ -19,9 +19,17 @@ class LakeFSConnection:
     secret_access_key: SecretStr = field(repr=False)
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
+    # How long an outage is waited for by requests that may be repeated.
+    patience: float = 60.0
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint)
+        if "@" in parts.netloc:
+            # Not echoed: it would carry the password into a log.
+            raise ConfigurationError(
+                "the LakeFS endpoint must not hold a user or a password",
+                hint="Set the LAKECTL_CREDENTIALS_… variables instead.",
+            )
         if parts.scheme not in {"http", "https"} or not parts.netloc:
             raise ConfigurationError(
                 f"the LakeFS endpoint must be an http(s) URL, not {self.endpoint!r}",

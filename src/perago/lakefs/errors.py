@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,7 @@ from perago.errors import (
 
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
 _MAX_TEXT = 300
+_STATUS = re.compile(r"status code: (\d{3})\b")
 
 
 @contextmanager
@@ -43,9 +45,9 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
         raise _from_store(what, error) from None
     except FileNotFoundError as error:
         # obstore raises the system's error both for a missing object and for a missing file.
-        if not str(error).startswith("Object at location"):
+        if error.errno is not None:
             raise
-        raise NotFoundError(f"LakeFS could not {what}: {_shorten(str(error))}") from None
+        raise NotFoundError(f"LakeFS could not {what}: {_store_text(error)}") from None
 
 
 def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:
@@ -65,7 +67,7 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
         return PreconditionError(message)
     if status == 429:
         return BackendUnavailableError(message)
-    if 400 <= status < 500:
+    if 300 <= status < 500:
         return BackendRefusedError(message)
     if changes and status >= 500:
         # The server or a proxy gave up; what it had done by then nobody said.
@@ -82,12 +84,21 @@ def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> Backe
 
 
 def _from_store(what: str, error: BaseError) -> BackendError:
-    message = f"LakeFS could not {what}: {_shorten(str(error))}"
+    text = _store_text(error)
+    status = _STATUS.search(str(error))
+    if status:
+        return _from_status(what, int(status[1]), text, changes=False)
+    message = f"LakeFS could not {what}: {text}"
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return BackendDeniedError(message)
     if isinstance(error, GenericError):
         return BackendUnavailableError(message)
     return BackendRefusedError(message)
+
+
+def _store_text(error: Exception) -> str:
+    """What obstore says, without the dump of its internals that it adds."""
+    return _shorten(str(error).partition("Debug source:")[0])
 
 
 def _message(error: ApiException) -> str:

@@ -1,42 +1,33 @@
-"""The data plane: objects through the S3 gateway with obstore, listings through the LakeFS API.
+"""The data plane: objects through the S3 gateway, everything else through the LakeFS API.
 
-Written by hand, with urllib3: listings (the SDK builds a model per object) and uploads of objects
-with user metadata or with keys that the S3 client refuses (the SDK holds whole files in memory,
-and the gateway renames metadata keys).
+The requests to the API are written by hand, with urllib3: listings (the SDK builds a model per
+object), objects whose keys the S3 client refuses (the SDK holds whole files in memory), deletes,
+and user metadata (the gateway renames its keys, and the upload call changes their case).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
-import obstore
 import urllib3
-from obstore.store import S3Store
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from perago.errors import BackendRefusedError, BackendUnavailableError
+from perago.errors import BackendUnavailableError
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import from_status, translated
+from perago.lakefs.gateway import PIECE, Gateway
+from perago.lakefs.patience import patiently
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
 
-_PAGE = 1000
-_PIECE = 8 << 20
-_PIECES_AHEAD = 3
-_CONNECTIONS = 32
+Answer = TypeVar("Answer")
 
-_repeatable = retry(
-    retry=retry_if_exception_type(BackendUnavailableError),
-    stop=stop_after_attempt(4),
-    wait=wait_random_exponential(multiplier=0.2, max=3),
-    reraise=True,
-)
+_PAGE = 1000
+_CONNECTIONS = 32
 
 
 class LakeFSObjects:
@@ -44,25 +35,26 @@ class LakeFSObjects:
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
-        self._stores: dict[str, S3Store] = {}
-        self._lock = Lock()
+        self._gateway = Gateway(connection)
         secret = connection.secret_access_key.get_secret_value()
+        self._headers = urllib3.make_headers(basic_auth=f"{connection.access_key_id}:{secret}")
         self._http = urllib3.PoolManager(
             maxsize=_CONNECTIONS,
             retries=False,
             timeout=urllib3.Timeout(connection.connect_timeout, connection.read_timeout),
-            headers=urllib3.make_headers(basic_auth=f"{connection.access_key_id}:{secret}"),
         )
 
     def close(self) -> None:
         """Give the connections back."""
         self._http.clear()
-        self._stores.clear()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects/ls"
+        what = f"list {prefix!r} at {ref} of {repository!r}"
         after = ""
         while True:
-            page = self._list_page(repository, ref, prefix, after)
+            fields = {"prefix": prefix, "after": after, "amount": _PAGE, "user_metadata": "true"}
+            page = self._request(what, "GET", url, fields, parse=_json)
             for item in page["results"]:
                 if item["path_type"] == "object":
                     yield RemoteObject(
@@ -76,40 +68,23 @@ class LakeFSObjects:
                 return
             after = page["pagination"]["next_offset"]
 
-    @_repeatable
-    def _list_page(self, repository: str, ref: str, prefix: str, after: str) -> dict[str, Any]:
-        fields = {"prefix": prefix, "after": after, "amount": str(_PAGE), "user_metadata": "true"}
-        url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects/ls"
-        what = f"list {prefix!r} at {ref} of {repository!r}"
-        with translated(what):
-            answer = self._http.request("GET", url, fields=fields)
-        if answer.status != 200:
-            raise from_status(what, answer.status, answer.data)
-        page: dict[str, Any] = json.loads(answer.data)
-        return page
-
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        if not _gateway_takes(key):
-            yield from self._read_through_api(repository, ref, key)
-            return
-        store, path = self._store(repository), f"{ref}/{key}"
-        with translated(f"read object {key!r}"):
-            if size <= _PIECE:
-                yield memoryview(obstore.get(store, path).bytes())
-            else:
-                yield from _read_pieces(store, path, size)
+        if size == 0:
+            return iter(())
+        if _gateway_takes(key):
+            return self._gateway.read(repository, ref, key, size)
+        return self._read_through_api(repository, ref, key, size)
 
-    @_repeatable
-    def _get(self, url: str, fields: dict[str, str], what: str) -> bytes:
-        with translated(what):
-            answer = self._http.request("GET", url, fields=fields)
-        if answer.status != 200:
-            raise from_status(what, answer.status, answer.data)
-        return answer.data
-
-    def _read_through_api(self, repository: str, ref: str, key: str) -> Iterator[memoryview]:
+    def _read_through_api(
+        self, repository: str, ref: str, key: str, size: int
+    ) -> Iterator[memoryview]:
         url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects"
-        yield memoryview(self._get(url, {"path": key}, f"read object {key!r}"))
+        what = f"read object {key!r}"
+        for start in range(0, size, PIECE):
+            end = min(start + PIECE, size) - 1
+            headers = {"Range": f"bytes={start}-{end}"}
+            parse = partial(_exactly, length=end + 1 - start)
+            yield self._request(what, "GET", url, {"path": key}, headers=headers, parse=parse)
 
     def write(
         self,
@@ -121,102 +96,94 @@ class LakeFSObjects:
         content_type: str,
         metadata: dict[str, str],
     ) -> None:
-        if metadata or not _gateway_takes(key):
-            self._write_through_api(repository, branch, key, source, content_type, metadata)
-            return
-        with translated(f"write object {key!r}"):
-            obstore.put(
-                self._store(repository),
-                f"{branch}/{key}",
-                source,
-                attributes={"Content-Type": content_type},
-                chunk_size=_PIECE,
-                max_concurrency=_PIECES_AHEAD,
-            )
+        if _gateway_takes(key):
+            self._gateway.write(repository, branch, key, source, content_type)
+        else:
+            self._write_through_api(repository, branch, key, source, content_type)
+        if metadata:
+            self._set_metadata(repository, branch, key, metadata)
 
-    @_repeatable
     def _write_through_api(
-        self,
-        repository: str,
-        branch: str,
-        key: str,
-        source: Path,
-        content_type: str,
-        metadata: dict[str, str],
+        self, repository: str, branch: str, key: str, source: Path, content_type: str
     ) -> None:
+        headers = {"Content-Type": content_type, "Content-Length": str(source.stat().st_size)}
+        url = f"{self._branch_url(repository, branch)}/objects"
         what = f"write object {key!r}"
-        url = f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}/objects"
-        headers = {
-            **self._http.headers,
-            "Content-Type": content_type,
-            "Content-Length": str(source.stat().st_size),
-            **{f"x-lakefs-meta-{name}": value for name, value in metadata.items()},
-        }
-        with source.open("rb") as body, translated(what):
-            answer = self._http.request(
-                "POST", f"{url}?path={quote(key, safe='')}", body=body, headers=headers
-            )
-        if answer.status not in {200, 201}:
-            raise from_status(what, answer.status, answer.data)
+        self._request(what, "POST", url, {"path": key}, source, headers=headers, parse=bytes)
 
-    @_repeatable
+    def _set_metadata(
+        self, repository: str, branch: str, key: str, metadata: dict[str, str]
+    ) -> None:
+        url = f"{self._branch_url(repository, branch)}/objects/stat/user_metadata"
+        what = f"set the user metadata of object {key!r}"
+        body = json.dumps({"set": metadata}).encode()
+        self._request(what, "PUT", url, {"path": key}, body, parse=bytes)
+
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         what = f"delete {len(keys)} objects on {branch!r}"
-        url = f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}/objects/delete"
-        with translated(what):
-            answer = self._http.request("POST", url, json={"paths": list(keys)})
-        if answer.status != 200:
-            raise from_status(what, answer.status, answer.data)
-        # The call answers 200 and lists what it did not delete.
-        errors = [e for e in json.loads(answer.data).get("errors") or [] if e["status_code"] != 404]
-        if errors:
-            raise BackendRefusedError(f"LakeFS could not {what}: {errors[0]['message']}")
+        url = f"{self._branch_url(repository, branch)}/objects/delete"
+        body = json.dumps({"paths": list(keys)}).encode()
+        answer = self._request(what, "POST", url, {}, body, parse=_json)
+        # The call answers 200 and lists what it did not delete; a key that is not there is fine.
+        if errors := answer.get("errors"):
+            raise from_status(what, errors[0]["status_code"], errors[0]["message"].encode())
+
+    def _request(
+        self,
+        what: str,
+        method: str,
+        url: str,
+        fields: dict[str, Any],
+        body: bytes | Path | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        parse: Callable[[bytes], Answer],
+    ) -> Answer:
+        """One request, repeated while LakeFS is away: all of them may be.
+
+        Parsing is part of it: an answer that is cut off in its headers looks whole to urllib3.
+        """
+        target = f"{url}?{urlencode(fields)}" if fields else url
+        headers = {"Content-Type": "application/json", **self._headers, **(headers or {})}
+
+        def ask() -> Answer:
+            with ExitStack() as held:
+                # Opened anew for each try: one that failed has moved the file's position.
+                content = held.enter_context(body.open("rb")) if isinstance(body, Path) else body
+                held.enter_context(translated(what))
+                answer = self._http.request(method, target, body=content, headers=headers)
+            if not 200 <= answer.status < 300:
+                raise from_status(what, answer.status, answer.data)
+            try:
+                return parse(answer.data)
+            except ValueError as error:
+                raise BackendUnavailableError(f"LakeFS could not {what}: {error}") from None
+
+        return patiently(self._connection.patience)(ask)
 
     def _repository_url(self, repository: str) -> str:
         return f"{self._connection.api}/repositories/{quote(repository, safe='')}"
 
-    def _store(self, repository: str) -> S3Store:
-        with self._lock:
-            if repository not in self._stores:
-                self._stores[repository] = _open_store(self._connection, repository)
-            return self._stores[repository]
+    def _branch_url(self, repository: str, branch: str) -> str:
+        return f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}"
 
 
-def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
-    return S3Store(
-        repository,
-        endpoint=connection.gateway,
-        access_key_id=connection.access_key_id,
-        secret_access_key=connection.secret_access_key.get_secret_value(),
-        region="us-east-1",
-        virtual_hosted_style_request=False,
-        client_options={
-            "allow_http": connection.gateway.startswith("http://"),
-            "connect_timeout": timedelta(seconds=connection.connect_timeout),
-            # Covers a whole request; no request moves more than one piece.
-            "timeout": timedelta(seconds=2 * connection.read_timeout),
-        },
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=60)},
-    )
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004  the answer's fault
+    return value
 
 
-def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
-    """Ranges in order, a few of them ahead, so that hashing and writing do not stop the line."""
-    starts = range(0, size, _PIECE)
-    with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
-
-        def ask(start: int) -> Future[Any]:
-            length = min(_PIECE, size - start)
-            return ahead.submit(obstore.get_range, store, path, start=start, length=length)
-
-        pending = [ask(start) for start in starts[:_PIECES_AHEAD]]
-        for start in starts[_PIECES_AHEAD:]:
-            yield memoryview(pending.pop(0).result())
-            pending.append(ask(start))
-        for piece in pending:
-            yield memoryview(piece.result())
+def _exactly(body: bytes, length: int) -> memoryview:
+    if len(body) != length:
+        raise ValueError(f"the answer has {len(body)} bytes instead of {length}")
+    return memoryview(body)
 
 
 def _gateway_takes(key: str) -> bool:
     """obstore refuses control characters in keys."""
-    return key.isprintable() or not any(ord(char) < 32 or ord(char) == 127 for char in key)
+    return not any(ord(char) < 32 or ord(char) == 127 for char in key)

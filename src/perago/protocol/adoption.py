@@ -44,6 +44,10 @@ def find_adoptable(
     )
     if not fits or not _published_by_predecessor(record, attempts, attempt):
         return None
+    # A rerun of a retry keeps its place in the chain. It is asked for to do the work again, and
+    # only the workflow shows that somebody asked.
+    if attempts.has_ended_before(attempt.workflow_instance_id):
+        return None
     try:
         return head, result_model.model_validate_json(record.result)
     except ValidationError:  # the model changed since
@@ -81,4 +85,9 @@ def recordable(result: BaseModel, *, max_bytes: int) -> tuple[str | None, str | 
 
 def _has_secret_fields(model: type[BaseModel]) -> bool:
     """Judged by the model, not the value, so that it does not change from run to run."""
-    return '"format": "password"' in json.dumps(model.model_json_schema())
+    # Computed fields are in the schema of what is written only.
+    schemas = (
+        model.model_json_schema(mode="validation"),
+        model.model_json_schema(mode="serialization"),
+    )
+    return '"format": "password"' in json.dumps(schemas)

@@ -30,11 +30,16 @@ def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
         raise InputError(f"params: {describe_validation(error)}") from None
 
 
-def call_body(call: Callable[[], Any]) -> Any:
+def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
+    """Run an author's code; whatever it raises must end the attempt and not the worker."""
     try:
         return call()
+    except (Exception, KeyboardInterrupt):
+        raise
     except SystemExit as error:
-        raise BodyError(f"the task body called sys.exit({error.code!r})") from error
+        raise BodyError(f"the {what} called sys.exit({error.code!r})") from error
+    except BaseException as error:  # asyncio.CancelledError, for one
+        raise BodyError(f"the {what} raised {type(error).__name__}: {error}") from error
 
 
 def check_guardrails(
@@ -42,7 +47,7 @@ def check_guardrails(
 ) -> None:
     """Only a violation is a guardrail failure; anything else a guardrail raises is a failure."""
     try:
-        check(data)
+        call_body(lambda: check(data), "guardrail")
     except GuardrailViolation as error:
         raise violation(str(error)) from error
 

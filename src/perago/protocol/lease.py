@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from perago.errors import StaleAttemptError
-from perago.protocol.fences import assert_current_attempt_snapshot
+from perago.protocol.fences import AttemptSnapshot, assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.ports import Attempts, Clock
 
@@ -41,10 +41,15 @@ class AttemptFence:
         self._clock = clock
 
     def check(self) -> Lease:
-        fresh = self._attempts.read(self._claim.attempt.task_id)
-        assert_current_attempt_snapshot(self._claim, fresh)
+        """Read, renew, and read again: a renewal of an attempt that is over is answered too."""
+        self._assert_current()
         # Counted from before the renewal, so that we never believe in more lease than there is.
         renewed_at = self._clock.monotonic()
         self._attempts.renew(self._claim)
-        seconds = fresh.response_timeout_seconds or math.inf
+        seconds = self._assert_current().response_timeout_seconds or math.inf
         return Lease(self._clock, renewed_at + seconds)
+
+    def _assert_current(self) -> AttemptSnapshot:
+        fresh = self._attempts.read(self._claim.attempt.task_id)
+        assert_current_attempt_snapshot(self._claim, fresh)
+        return fresh

@@ -77,6 +77,10 @@ class Attempts(Protocol):
         """Extend the lease of a claim that was just read and found ours."""
         ...
 
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        """Whether a running workflow ended once and was retried or rerun by an operator."""
+        ...
+
 
 class Changes(Protocol):
     """What a body did to the projection; falsy when it did nothing."""

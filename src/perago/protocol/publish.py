@@ -6,14 +6,15 @@ the hard fence installed the server checks ``perago.expected_head`` inside its b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from perago.errors import (
     BackendDeniedError,
+    BackendError,
     BackendRefusedError,
-    BackendUnavailableError,
     LostReplyError,
     MixedPublicationError,
     PublishFenceError,
@@ -102,17 +103,16 @@ class Publisher:
             )
         except LostReplyError as lost:
             merged = self._resolve(lost, self._is_our_merge)
-        except BackendDeniedError:
-            raise
         except BackendRefusedError as refused:
-            # A conflict, a failed hook (the hard fence) or used-up retries: HEAD moved under us.
+            # A conflict or a failed hook (the hard fence): HEAD moved under us.
             raise PublishFenceError(f"LakeFS refused the merge: {refused}") from refused
         return self._read_back(merged)
 
     def _read_back(self, merged: str) -> Published:
         """A merge that raced another one lands on top of it; only reading shows that."""
         space = self.workspace
-        published = self.lake.get_commit(space.repository, merged)
+        with _kept_if_unreadable(f"commit {merged} was published on {space.branch!r}"):
+            published = self.lake.get_commit(space.repository, merged)
         if published.first_parent != space.ref:
             raise MixedPublicationError(
                 f"commit {merged} on {space.branch!r} was published on top of "
@@ -141,10 +141,15 @@ class Publisher:
             ) from denied
         except BackendRefusedError as refused:
             raise PublishFenceError(f"LakeFS refused the relocation: {refused}") from refused
-        head = self.lake.get_head(space.repository, space.branch)
+        with _kept_if_unreadable(f"{space.branch!r} was relocated to {destination}"):
+            head = self.lake.get_head(space.repository, space.branch)
         if head.id != destination:
             raise MixedPublicationError(
                 f"{space.branch!r} was relocated to {destination} and is at {head.id}"
+            )
+        if space.ref not in (head.id, head.first_parent):
+            raise MixedPublicationError(
+                f"commit {head.id} on {space.branch!r} does not sit on the input {space.ref}"
             )
 
     def _refuse_unexplained(self, abandoned: Commit) -> None:
@@ -184,7 +189,7 @@ class Publisher:
         while True:
             try:
                 head = self.lake.get_head(space.repository, space.branch)
-            except BackendUnavailableError:
+            except BackendError:
                 head = None
             if head is not None and landed(head):
                 self.phases.tell("resolved_as_landed", head=head.id)
@@ -195,3 +200,12 @@ class Publisher:
                     f"the reply was lost and HEAD of {space.branch!r} is {at}: {lost}"
                 ) from lost
             self.clock.sleep(_READ_AGAIN_SECONDS)
+
+
+@contextmanager
+def _kept_if_unreadable(what: str) -> Iterator[None]:
+    """Something was published; if it cannot be read back, its evidence must stay."""
+    try:
+        yield
+    except BackendError as error:
+        raise UnknownOutcomeError(f"{what} and could not be read back: {error}") from error

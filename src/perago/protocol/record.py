@@ -64,15 +64,22 @@ class Record:
         return {_PREFIX + name: str(value) for name, value in fields.items() if value is not None}
 
     def is_of_later_attempt_than(self, attempt: Attempt) -> bool:
-        """True when a later attempt of the same logical task made the commit."""
-        if self.logical != attempt.logical or self.task_id == attempt.task_id:
+        """True when a later attempt of the same logical task made the commit.
+
+        A rerun keeps task id and retry count, and is scheduled later: it counts.
+        """
+        if self.logical != attempt.logical:
             return False
         return (self.scheduled_ms, self.retry_count) > (attempt.scheduled_ms, attempt.retry_count)
 
 
 def read_record(commit: Commit) -> Record | None:
     """The record of a commit, or None where a person or another tool made it."""
-    raw = {key.removeprefix(_PREFIX): value for key, value in commit.metadata.items()}
+    raw = {
+        key.removeprefix(_PREFIX): value
+        for key, value in commit.metadata.items()
+        if key.startswith(_PREFIX)
+    }
     try:
         return Record(
             workflow_instance_id=raw["workflow_instance_id"],

@@ -180,7 +180,8 @@ class _Transaction:
                 return _described(publisher.publish(None, record, lease), details)
         staging = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
         with self._staging_branch(staging):
-            with phases("stage"):
+            with phases("stage") as details:
+                details.update(changes.summary())
                 staged = self._stage(directory, changes, staging, pinned.workspace.ref, record)
             with phases("second_fence"):
                 lease = fence.check()
@@ -201,11 +202,19 @@ class _Transaction:
         try:
             return lake.commit(staging, _message(self.job, record), record.metadata())
         except LostReplyError as lost:
-            head = lake.get_head(staging.repository, staging.branch)
-            found = read_record(head)
-            if found is None or found.execution_id != self.execution.id:
-                raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from lost
-            return StagedWorkspace(staging.repository, staging.branch, head.id)
+            return self._find_commit(staging, lost)
+
+    def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
+        """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
+        self.phases.tell("reply_lost", error=str(lost))
+        try:
+            head = self.ports.lake.get_head(staging.repository, staging.branch)
+        except BackendError as error:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from error
+        found = read_record(head)
+        if found is None or found.execution_id != self.execution.id:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from lost
+        return StagedWorkspace(staging.repository, staging.branch, head.id)
 
     @contextmanager
     def _staging_branch(self, staging: StagingBranch) -> Iterator[None]:
@@ -228,7 +237,7 @@ class _Transaction:
     def _delete(self, staging: StagingBranch) -> None:
         try:
             self.ports.lake.delete_branch(staging)
-        except BackendError as error:
+        except Exception as error:  # noqa: BLE001  cleanup never changes a result
             self.phases.tell(
                 "staging_cleanup_failed",
                 message="failed to clean staging workspace",

@@ -6,6 +6,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -96,7 +97,9 @@ def _import(name: str, problems: list[Problem]) -> ModuleType | None:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        # What a module prints while it is imported is no part of a command's result.
+        with redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         problems.append(_missing_module(name, error, here))
     except SyntaxError as error:

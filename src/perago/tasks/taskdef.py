@@ -96,8 +96,22 @@ class _StableSchema(GenerateJsonSchema):
     """A set has another order in every process; its default must not."""
 
     def encode_default(self, dft: Any) -> Any:
-        encoded = super().encode_default(dft)
-        return sorted(encoded, key=repr) if isinstance(dft, set | frozenset) else encoded
+        return _with_sorted_sets(dft, super().encode_default(dft))
+
+
+def _with_sorted_sets(value: Any, encoded: Any) -> Any:
+    """Walks a default beside its JSON, where a set looks like any other list."""
+    if isinstance(value, set | frozenset) and isinstance(encoded, list):
+        return sorted(encoded, key=repr)
+    if isinstance(value, BaseModel) and isinstance(encoded, dict):
+        fields = dict(value)
+        return {key: _with_sorted_sets(fields.get(key), it) for key, it in encoded.items()}
+    if isinstance(value, dict) and isinstance(encoded, dict) and len(value) == len(encoded):
+        pairs = zip(value.values(), encoded.items(), strict=True)
+        return {key: _with_sorted_sets(item, shown) for item, (key, shown) in pairs}
+    if isinstance(value, list | tuple) and isinstance(encoded, list) and len(value) == len(encoded):
+        return [_with_sorted_sets(*pair) for pair in zip(value, encoded, strict=True)]
+    return encoded
 
 
 def _model_schema(model: type[BaseModel], side: str) -> dict[str, Any]:

@@ -44,6 +44,14 @@ class InMemoryConductor:
     def read(self, task_id: str) -> AttemptSnapshot:
         return self.faults.run("attempts.read", lambda: self._snapshot(task_id))
 
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        def do() -> bool:
+            if workflow_instance_id not in self._workflows:
+                raise NotFoundError(f"No such workflow found by id: {workflow_instance_id}")
+            return self._workflows[workflow_instance_id].ended_before
+
+        return self.faults.run("attempts.has_ended_before", do)
+
     def renew(self, claim: Claim) -> None:
         """Extend a lease. Looks at no claim, and is no error on a finished task."""
 
@@ -104,9 +112,8 @@ class InMemoryConductor:
 
     def retry(self, workflow_id: str) -> None:
         """Retry the last task of a workflow that ended badly."""
-        workflow = self._ended(workflow_id, "retry")
+        workflow = self._resume(workflow_id, "retry")
         last = workflow.tasks[-1]
-        workflow.status = "RUNNING"
         self._schedule(workflow, last.attempt.retry_count + 1, retried=last.attempt.task_id)
 
     def rerun(self, workflow_id: str, task_id: str) -> None:
@@ -114,19 +121,18 @@ class InMemoryConductor:
 
         The worker id of its last claim stays on it until somebody polls it.
         """
-        workflow = self._ended(workflow_id, "rerun")
+        workflow = self._resume(workflow_id, "rerun")
         _, task = self._find(task_id)
         del workflow.tasks[workflow.tasks.index(task) + 1 :]
-        workflow.status = "RUNNING"
         task.attempt = replace(task.attempt, scheduled_ms=self._next_ms())
         task.status, task.queued, task.output, task.reason = "SCHEDULED", True, {}, None
         task.available_at = self._clock.monotonic()
 
     def restart(self, workflow_id: str) -> None:
         """Start again from the beginning, with new tasks."""
-        workflow = self._ended(workflow_id, "restart")
+        workflow = self._resume(workflow_id, "restart")
         workflow.tasks.clear()
-        workflow.status = "RUNNING"
+        workflow.ended_before = False
         self._schedule(workflow, retry_count=0, retried=None)
 
     def requeue(self, task_type: str) -> None:
@@ -218,8 +224,9 @@ class InMemoryConductor:
                     return workflow, task
         raise NotFoundError(f"Task not found for taskId: {task_id}")
 
-    def _ended(self, workflow_id: str, what: str) -> Workflow:
+    def _resume(self, workflow_id: str, what: str) -> Workflow:
         workflow = self._workflows[workflow_id]
         if workflow.status == "RUNNING":
             raise ConflictError(f"{workflow_id} is not in terminal state, unable to {what}")
+        workflow.status, workflow.ended_before = "RUNNING", True
         return workflow

@@ -35,7 +35,7 @@ class Faults:
         self.calls: list[str] = []
         self._planned: dict[str, dict[int, Fault]] = {}
         self._made: Counter[str] = Counter()
-        self._down: Counter[str] = Counter()
+        self._down: dict[str, BackendError] = {}
         # The transfer engine calls from several threads.
         self._lock = Lock()
 
@@ -49,13 +49,13 @@ class Faults:
             planned[turn] = fault
 
     @contextmanager
-    def outage(self, port: str) -> Iterator[None]:
-        """Within the block, every call of a port (or one named call) is refused a connection."""
-        self._down[port] += 1
+    def outage(self, port: str, error: BackendError | None = None) -> Iterator[None]:
+        """Within the block, every call of a port (or one named call) fails."""
+        self._down[port] = error or BackendUnavailableError(f"{port}: connection refused")
         try:
             yield
         finally:
-            self._down[port] -= 1
+            del self._down[port]
 
     @property
     def pending(self) -> list[str]:
@@ -68,9 +68,9 @@ class Faults:
             self.calls.append(call)
             fault = self._planned.get(call, {}).pop(self._made[call], None)
             self._made[call] += 1
-            down = self._down[call] or self._down[call.partition(".")[0]]
-        if down:
-            raise BackendUnavailableError(f"{call}: connection refused")
+            down = self._down.get(call) or self._down.get(call.partition(".")[0])
+        if down is not None:
+            raise down
         answer: Answer = do() if fault is None else fault(do)
         return answer
 

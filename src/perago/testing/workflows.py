@@ -43,4 +43,5 @@ class Workflow:
     reference_name: str
     iteration: int
     status: str = "RUNNING"
+    ended_before: bool = False
     tasks: list[Task] = field(default_factory=list)

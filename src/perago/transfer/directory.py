@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
-import shutil
 import socket
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,8 @@ import psutil
 from perago.errors import ProjectionError
 from perago.protocol.identity import Execution
 from perago.transfer.inventory import ATTEMPT_MARKER
+
+_log = logging.getLogger(__name__)
 
 _LOCK = ".perago-lock"
 _DATA = "data"
@@ -63,25 +66,25 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     It is prepared under another name and renamed when it is locked and marked, so that whoever
     sweeps the root never sees one that looks abandoned while it is being made.
     """
+    # Absolute, so that a body that changes the current folder does not move its workspace.
+    root = root.absolute()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = directory_name(execution)
     fresh, final = root / f".new-{name}", root / name
     fresh.mkdir(mode=0o700)
-    lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    data_fd: int | None = None
-    try:
+    with ExitStack() as held:
+        # The last to be let go is the lock: nobody else may sweep what is being removed.
+        lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        held.callback(os.close, lock_fd)
+        held.callback(remove_tree, fresh)
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_marker(fresh, execution)
         (fresh / _DATA).mkdir(mode=0o700)
         data_fd = os.open(fresh / _DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held.callback(os.close, data_fd)
         fresh.rename(final)
+        held.callback(remove_tree, final)
         yield LocalDirectory(final, final / _DATA, data_fd)
-    finally:
-        remove_tree(fresh)
-        remove_tree(final)
-        if data_fd is not None:
-            os.close(data_fd)
-        os.close(lock_fd)
 
 
 def directory_name(execution: Execution) -> str:
@@ -107,16 +110,37 @@ def _write_marker(folder: Path, execution: Execution) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one whose body made parts of it read-only."""
+    """Remove a folder, also one whose body made parts of it read-only. Logs what stays.
 
-    def make_writable_and_retry(_call: object, path: str, _error: object) -> None:
-        with suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            if Path(path).is_dir() and not Path(path).is_symlink():
-                Path(path).chmod(0o700)
-                shutil.rmtree(path)
+    Not ``shutil.rmtree``: that recurses, and a body may nest folders deeper than Python does.
+    """
+    problems: list[OSError] = []
+    folders = [str(folder)]
+    for inner in folders:  # grows while it is walked
+        try:
+            folders += _remove_files(inner)
+        except OSError as error:
+            problems.append(error)
+    for inner in reversed(folders):
+        try:
+            os.rmdir(inner)  # noqa: PTH106  strings: a tree may have very many entries
+        except OSError as error:
+            problems.append(error)
+    if os.path.lexists(folder):
+        # Cleanup never changes a result; the next start sweeps again.
+        _log.warning("failed to remove attempt directory %s: %s", folder, problems[0])
+
+
+def _remove_files(folder: str) -> list[str]:
+    """Remove what is not a folder; the folders. Links are removed, never followed."""
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise NotADirectoryError(f"not a folder any more: {folder}")
+    os.chmod(folder, 0o700)  # noqa: PTH101
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
             else:
-                Path(path).unlink()
-
-    if folder.exists():
-        shutil.rmtree(folder, onerror=make_writable_and_retry)
+                os.unlink(entry.path)  # noqa: PTH108
+    return folders

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, ProjectionError
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject
 from perago.transfer.plan import SyncPlan, Upload
-from perago.transfer.pool import run_over
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file
+from perago.transfer.pool import ByteBudget, run_over
+from perago.transfer.scan import FetchedFile, StatRecord, hash_file, shown
 
 _DELETES_PER_CALL = 1000
-# A large object is moved in several buffers at once; a few of them fill the line, and more would
-# only cost memory.
-_LARGE_BYTES = 16 << 20
-_LARGE_AT_ONCE = 4
 _HASHING_THREADS = 4
+# What one object may have in memory while it moves: a store's few pieces of a large one.
+_MOST_PER_OBJECT = 32 << 20
+# For all of them. What a client needs to join pieces comes on top, as much again at most.
+_MOST_IN_MEMORY = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,13 @@ class Engine:
     ) -> dict[str, FetchedFile]:
         """Write every file of a projection below ``folder``."""
         for path in sorted(_folders_of(projection)):
-            (folder / path).mkdir(parents=True, exist_ok=True)
+            (folder / path).mkdir()
         fetched: dict[str, FetchedFile] = {}
-        large = threading.Semaphore(_LARGE_AT_ONCE)
+        memory = ByteBudget(_MOST_IN_MEMORY)
 
         def fetch(item: tuple[str, RemoteObject]) -> None:
             path, remote = item
-            if remote.size >= _LARGE_BYTES:
-                with large:
-                    fetched[path] = self._download_one(repository, ref, remote, folder / path)
-            else:
+            with memory.take(min(remote.size, _MOST_PER_OBJECT)):
                 fetched[path] = self._download_one(repository, ref, remote, folder / path)
 
         # Large objects first: one that starts last would be waited for alone.
@@ -57,12 +53,11 @@ class Engine:
     ) -> FetchedFile:
         digest = hashlib.md5(usedforsecurity=False)
         size = 0
-        # O_EXCL: nothing that is already there is ever written through.
-        with target.open("xb") as file:
+        # Exclusive: nothing that is already there is ever written through.
+        with target.open("xb", buffering=0) as file:
             for piece in self.store.read(repository, ref, remote.key, remote.size):
                 digest.update(piece)
-                size += file.write(piece)
-            file.flush()
+                size += _write_all(file.fileno(), piece)
             record = StatRecord.of(os.fstat(file.fileno()))
         if size != remote.size:
             raise BackendUnavailableError(
@@ -77,45 +72,69 @@ class Engine:
         def one(path: str) -> None:
             hashes[path] = hash_file(folder / path)
 
-        run_over(paths, one, min(_HASHING_THREADS, max(len(paths), 1)))
+        run_over(paths, one, min(_HASHING_THREADS, len(paths)))
         return hashes
 
     def stage(self, repository: str, branch: str, plan: SyncPlan, folder: Path) -> None:
         """Carry out a plan on a branch: deletes first, so that ``a`` can become ``a/b``."""
+        batches = list(_batches(plan.deletes, _DELETES_PER_CALL))
         run_over(
-            _batches(plan.deletes, _DELETES_PER_CALL),
+            batches,
             lambda keys: self.store.delete(repository, branch, keys),
-            self._threads_for(len(plan.deletes) // _DELETES_PER_CALL + 1),
+            self._threads_for(len(batches)),
         )
-        large = threading.Semaphore(_LARGE_AT_ONCE)
-
-        def write(upload: Upload) -> None:
-            self.store.write(
-                repository,
-                branch,
-                upload.key,
-                folder / upload.path,
-                content_type=upload.content_type,
-                metadata=upload.metadata,
-            )
+        memory = ByteBudget(_MOST_IN_MEMORY)
 
         def send(upload: Upload) -> None:
-            if upload.size >= _LARGE_BYTES:
-                with large:
-                    write(upload)
-            else:
-                write(upload)
+            with memory.take(min(upload.size, _MOST_PER_OBJECT)):
+                self._upload_one(repository, branch, upload, folder / upload.path)
 
         order = sorted(plan.uploads, key=lambda upload: -upload.size)
         run_over(order, send, self._threads_for(len(order)))
 
+    def _upload_one(self, repository: str, branch: str, upload: Upload, source: Path) -> None:
+        _assert_as_scanned(source, upload)
+        self.store.write(
+            repository,
+            branch,
+            upload.key,
+            source,
+            content_type=upload.content_type,
+            metadata=upload.metadata,
+        )
+        _assert_as_scanned(source, upload)
+
     def _threads_for(self, count: int) -> int:
-        return max(1, min(self.threads, count))
+        return min(self.threads, count)
+
+
+def _assert_as_scanned(source: Path, upload: Upload) -> None:
+    """A process that the body left behind may still write: never publish such a mixture."""
+    try:
+        now = StatRecord.of(source.lstat())
+    except FileNotFoundError:
+        now = None
+    if now != upload.record:
+        raise ProjectionError(
+            f"a file changed while it was being published: {shown(upload.path)}",
+            hint="The body must wait for every process and thread it starts.",
+        )
+
+
+def _write_all(descriptor: int, piece: memoryview) -> int:
+    """Write a piece; an unbuffered write may take less than it was given."""
+    written = os.write(descriptor, piece)
+    while written < len(piece):
+        written += os.write(descriptor, piece[written:])
+    return written
 
 
 def _folders_of(projection: Projection) -> set[str]:
-    folders = set(projection.markers)
-    folders.update(path.rpartition("/")[0] for path in projection.files if "/" in path)
+    """Every folder, those above others included, so that each is made once, parents first."""
+    folders: set[str] = set()
+    for path in (*projection.files, *(f"{marker}/" for marker in projection.markers)):
+        while (path := path.rpartition("/")[0]) and path not in folders:
+            folders.add(path)
     return folders
 
 

@@ -63,15 +63,21 @@ ATTEMPT_MARKER = ".perago-attempt.json"
 ACTIONS_FOLDER = "_lakefs_actions/"
 
 
+def is_action(key: str) -> bool:
+    """Whether a key is one of LakeFS's action files, which no task may see or change."""
+    return key.startswith(ACTIONS_FOLDER)
+
+
 def project(objects: Iterable[RemoteObject], prefix: str) -> Projection:
     """Map a listing to relative paths. ``prefix`` is a folder without slashes at its ends."""
-    start = f"{prefix}/" if prefix else ""
+    start = listing_prefix(prefix)
     files: dict[str, RemoteObject] = {}
     markers: dict[str, RemoteObject] = {}
     for item in objects:
-        if not item.key.startswith(start) or (not prefix and item.key.startswith(ACTIONS_FOLDER)):
+        if not item.key.startswith(start) or is_action(item.key):
             continue
         path = item.key[len(start) :]
+        # The first is the marker of the prefix itself: its folder is always there.
         if path in {"", ATTEMPT_MARKER}:
             continue
         if path.endswith("/") and item.size == 0:

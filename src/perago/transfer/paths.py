@@ -1,19 +1,19 @@
-"""The path policy: which keys can be files here. The only place that decides."""
+"""The path policy: which keys can be files here, and which files can be keys. Only here."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
-from perago.transfer.inventory import Projection
+from perago.transfer.inventory import Projection, is_action, listing_prefix
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_PATH_BYTES = 4095
-_SHOWN = 20
+_MAX_KEY_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +45,27 @@ class FileSystem:
 def check_projection(projection: Projection, folder: Path, system: FileSystem) -> None:
     """Raise one error that names every key that cannot be a file or folder in ``folder``."""
     bad = sorted(_bad_keys(projection, folder, system))
-    if not bad:
-        return
-    shown = "\n".join(f"  {key!r}: {why}" for key, why in bad[:_SHOWN])
-    more = f"\n  … and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    raise ProjectionError(f"{len(bad)} object keys cannot be files here:\n{shown}{more}")
+    if bad:
+        raise ProjectionError(_listed("object keys cannot be files here", bad))
 
 
-def _bad_keys(
-    projection: Projection, folder: Path, system: FileSystem
-) -> Iterator[tuple[str, str]]:
-    room = _MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
-    good_files: list[str] = []
-    for path, item in projection.files.items():
-        if why := path_problem(path, room):
-            yield item.key, why
-        else:
-            good_files.append(path)
-    good_markers: list[str] = []
-    for path, item in projection.markers.items():
-        if why := path_problem(path, room):
-            yield item.key, why
-        else:
-            good_markers.append(path)
-    yield from _clashes(projection, good_files, good_markers, system.fold)
+def check_publishable(files: Iterable[str], folders: Iterable[str], prefix: str) -> None:
+    """Raise one error that names everything a body left that cannot be an object."""
+    start = listing_prefix(prefix)
+    bad = [
+        (path, why) for path in files if (why := path_problem(path) or _key_problem(start + path))
+    ]
+    # A folder counts even when it is empty: creating it is the mistake, not filling it.
+    names = (*files, *(f"{folder}/" for folder in folders))
+    bad += [
+        (path, "a task must not write LakeFS actions") for path in names if is_action(start + path)
+    ]
+    if bad:
+        raise ProjectionError(_listed("local paths cannot be published", sorted(bad)))
+
+
+def _listed(what: str, bad: list[tuple[str, str]]) -> str:
+    return f"{len(bad)} {what}:\n" + "\n".join(f"  {key!r}: {why}" for key, why in bad)
 
 
 def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
@@ -92,28 +89,62 @@ def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
     return None
 
 
-def _clashes(
-    projection: Projection, files: list[str], markers: list[str], fold: Callable[[str], str]
+def _key_problem(key: str) -> str | None:
+    """LakeFS refuses long keys; its gateway answers as if it were broken."""
+    if len(key.encode()) > _MAX_KEY_BYTES:
+        return f"a key of more than {_MAX_KEY_BYTES} bytes, the most that LakeFS takes"
+    return None
+
+
+def _bad_keys(
+    projection: Projection, folder: Path, system: FileSystem
 ) -> Iterator[tuple[str, str]]:
-    """Files that the file system would fold into one, and files where a folder must be."""
-    seen: dict[str, str] = {}
-    for path in files:
-        other = seen.setdefault(fold(path), path)
-        if other != path:
-            yield projection.files[path].key, f"the file system takes it for {other!r}"
-    for path in files:
-        for parent in _parents(path):
-            if fold(parent) in seen:
-                yield projection.files[path].key, f"{seen[fold(parent)]!r} is a file"
-                break
-    for path in markers:
-        for parent in (path, *_parents(path)):
-            if fold(parent) in seen:
-                yield projection.markers[path].key, f"{seen[fold(parent)]!r} is a file"
-                break
+    room = _MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
+    names = _Names(system)
+    files: list[tuple[str, str]] = []
+    folders: list[tuple[str, str]] = []
+    for kept, items in ((files, projection.files), (folders, projection.markers)):
+        for path, item in items.items():
+            if why := path_problem(path, room):
+                yield item.key, why
+            else:
+                kept.append((path, item.key))
+    # Files first, so that whatever needs a folder in the place of a file is what gets reported.
+    for path, key in files:
+        if why := names.add_file(path):
+            yield key, why
+    for path, key in files:
+        if why := names.add_folder(path.rpartition("/")[0]):
+            yield key, why
+    for path, key in folders:
+        if why := names.add_folder(path):
+            yield key, why
 
 
-def _parents(path: str) -> Iterator[str]:
-    while (cut := path.rfind("/")) != -1:
-        path = path[:cut]
-        yield path
+class _Names:
+    """The names taken so far, as the file system tells them apart."""
+
+    def __init__(self, system: FileSystem) -> None:
+        self._fold = system.fold
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+
+    def add_file(self, path: str) -> str | None:
+        other = self._files.setdefault(self._fold(path), path)
+        return None if other == path else f"the file system takes it for {other!r}"
+
+    def add_folder(self, path: str) -> str | None:
+        """Take a folder and those above it; why that cannot be, or None."""
+        while path:
+            folded = self._fold(path)
+            if folded in self._files:
+                return f"{self._files[folded]!r} is a file"
+            other = self._folders.get(folded)
+            if other == path:
+                return None
+            if other is not None:
+                # Its files would come back from the scan under the other spelling.
+                return f"the file system takes its folder {path!r} for {other!r}"
+            self._folders[folded] = path
+            path = path.rpartition("/")[0]
+        return None

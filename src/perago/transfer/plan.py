@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perago.errors import ProjectionError
 from perago.transfer.inventory import (
-    ACTIONS_FOLDER,
     DEFAULT_CONTENT_TYPE,
     Projection,
     RemoteObject,
+    listing_prefix,
 )
-from perago.transfer.paths import path_problem
+from perago.transfer.paths import check_publishable
 from perago.transfer.scan import FetchedFile, LocalTree, StatRecord
 
 
@@ -22,9 +21,13 @@ class Upload:
 
     path: str
     key: str
-    size: int
+    record: StatRecord
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.record.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ def build_sync_plan(
     is_changed: Callable[[str], bool],
 ) -> SyncPlan:
     """Compare the remote projection with the local tree; ``is_changed`` decides for both sides."""
-    _refuse_unpublishable(tree, prefix)
-    start = f"{prefix}/" if prefix else ""
+    check_publishable(tree.files, tree.folders, prefix)
+    start = listing_prefix(prefix)
     uploads: list[Upload] = []
     unchanged = 0
     for path, record in sorted(tree.files.items()):
@@ -77,24 +80,13 @@ def build_sync_plan(
         if before is not None and not is_changed(path):
             unchanged += 1
         else:
-            uploads.append(_upload(path, start + path, record.size, before))
+            uploads.append(_upload(path, start + path, record, before))
     deletes = [item.key for path, item in projection.files.items() if path not in tree.files]
     deletes += [item.key for path, item in projection.markers.items() if path not in tree.folders]
     return SyncPlan(tuple(uploads), tuple(sorted(deletes)), unchanged)
 
 
-def _upload(path: str, key: str, size: int, before: RemoteObject | None) -> Upload:
+def _upload(path: str, key: str, record: StatRecord, before: RemoteObject | None) -> Upload:
     if before is None:
-        return Upload(path, key, size)
-    return Upload(path, key, size, before.content_type, before.metadata)
-
-
-def _refuse_unpublishable(tree: LocalTree, prefix: str) -> None:
-    for path in tree.files:
-        if why := path_problem(path):
-            raise ProjectionError(f"a file cannot be published: {path!r}: {why}")
-        if not prefix and path.startswith(ACTIONS_FOLDER):
-            raise ProjectionError(
-                f"a task must not write LakeFS actions: {path}",
-                hint="_lakefs_actions/ is never part of a workspace; remove it in the body.",
-            )
+        return Upload(path, key, record)
+    return Upload(path, key, record, before.content_type, before.metadata)

@@ -61,7 +61,7 @@ def scan(folder: Path) -> LocalTree:
     """List a data folder. Refuses what cannot be published, naming it."""
     files: dict[str, StatRecord] = {}
     folders: set[str] = set()
-    for path, result in _walk(str(folder), ""):
+    for path, result in _walk(str(folder)):
         if stat.S_ISDIR(result.st_mode):
             folders.add(path)
         elif path != ATTEMPT_MARKER:
@@ -69,23 +69,33 @@ def scan(folder: Path) -> LocalTree:
     return LocalTree(files, frozenset(folders))
 
 
-def _walk(folder: str, start: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = start + entry.name
-            result = entry.stat(follow_symlinks=False)
-            kind = result.st_mode
-            if stat.S_ISLNK(kind):
-                raise ProjectionError(f"workspace publication does not support symlinks: {path}")
-            if stat.S_ISDIR(kind):
+def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below a folder. A list of folders, not recursion: a body may nest very deep."""
+    waiting = [(folder, "")]
+    while waiting:
+        folder, start = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = start + entry.name
+                result = entry.stat(follow_symlinks=False)
+                _refuse_special(path, result.st_mode)
                 yield path, result
-                yield from _walk(entry.path, path + "/")
-            elif stat.S_ISREG(kind):
-                yield path, result
-            else:
-                raise ProjectionError(
-                    f"workspace publication does not support sockets, pipes or devices: {path}"
-                )
+                if stat.S_ISDIR(result.st_mode):
+                    waiting.append((entry.path, path + "/"))
+
+
+def _refuse_special(path: str, mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise ProjectionError(f"workspace publication does not support symlinks: {shown(path)}")
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise ProjectionError(
+            f"workspace publication does not support sockets, pipes or devices: {shown(path)}"
+        )
+
+
+def shown(path: str) -> str:
+    """A path as text that any log can take: names on disk need not be valid UTF-8."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def hash_file(path: Path) -> str:

@@ -94,6 +94,9 @@ class SupervisedAttempts:
     def renew(self, claim: Claim) -> None:
         self._attempts.renew(claim)
 
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        return self._attempts.has_ended_before(workflow_instance_id)
+
 
 def main(descriptor: int, targets: list[str]) -> None:
     """Serve assignments until the supervisor hangs up."""

@@ -1,31 +1,157 @@
-"""Structured logs: for people on a terminal, JSON lines otherwise, always on stderr."""
+"""Structured logs: for people on a terminal, JSON lines otherwise, always on stderr.
+
+One formatter serves structlog and the standard library's logging, so that a library's line has the
+same shape as ours. Every line has an ``action``, which stays the same from release to release;
+those of libraries have the action ``log``. No value can begin a line of its own, and a configured
+secret that got into a value is masked.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from perago.protocol.events import PhaseEvent
+from perago.protocol.identity import Execution
+from perago.settings import Settings
+from perago.worker.log_values import Masking, console_values, render_json
+
+# Libraries that tell of each request. The Conductor SDK puts a process id before its names.
+_CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
+_log = structlog.get_logger(__name__)
 
 
-def configure_logs() -> None:
-    """Set up structlog once per process. Every line carries an ``action``."""
-    console = sys.stderr.isatty()
-    renderer = (
-        structlog.dev.ConsoleRenderer(event_key="action")
-        if console
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
+def configure_logs(settings: Settings | None = None, stream: TextIO | None = None) -> None:
+    """Route every log line of this process to stderr. Call it once, before anything is logged."""
+    settings = settings or Settings()
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.EventRenamer("action"),
-            renderer,
+            ProcessorFormatter.wrap_for_formatter,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(_formatter(settings, handler.stream))
+    handler.addFilter(_quieten_chatty(settings.log_level))
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.captureWarnings(capture=True)
+
+
+@contextmanager
+def attempt_logs(task: str, execution: Execution) -> Iterator[None]:
+    """Within the block, every line of this thread carries the ids of the attempt."""
+    attempt = execution.attempt
+    with structlog.contextvars.bound_contextvars(
+        task=task,
+        workflow_id=attempt.workflow_instance_id,
+        task_id=attempt.task_id,
+        retry=attempt.retry_count,
+        execution_id=execution.id,
+    ):
+        yield
+
+
+def log_phase(event: PhaseEvent) -> None:
+    """Turn a phase event into a log line; that a phase began is for debugging only."""
+    details: dict[str, Any] = dict(event.details)
+    if event.seconds is not None:
+        details["seconds"] = round(event.seconds, 4)
+    level = logging.DEBUG if event.action == "phase_started" else logging.INFO
+    _log.log(level, event.action, phase=event.phase, **details)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines; one that cannot be formatted is not printed raw, as logging would do."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
+        if sys.exc_info()[0] in {BrokenPipeError, ValueError} and self.stream.closed:
+            return
+        safe = logging.LogRecord(
+            record.name, record.levelno, record.pathname, record.lineno, "", None, None
+        )
+        safe.msg = f"a log line from {record.filename}:{record.lineno} cannot be formatted"
+        try:
+            self.stream.write(self.format(safe) + self.terminator)
+            self.flush()
+        except Exception:  # noqa: BLE001, S110  there is nowhere left to say it
+            pass
+
+
+def _formatter(settings: Settings, stream: TextIO) -> logging.Formatter:
+    on_terminal = stream.isatty()
+    console = settings.log_format == "console" or (settings.log_format == "auto" and on_terminal)
+    colors = on_terminal and not os.environ.get("NO_COLOR")
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            _name_foreign,
+        ],
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.EventRenamer("action"),
+            Masking(_secrets(settings)),
+            _put_first,
+            *_renderers(console=console, colors=colors),
+        ],
+    )
+
+
+def _renderers(*, console: bool, colors: bool) -> list[Processor]:
+    if not console:
+        return [render_json]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colors,
+        event_key="action",
+        sort_keys=False,
+        # The default shows the local variables of every frame.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+    return [console_values, renderer]
+
+
+def _secrets(settings: Settings) -> list[tuple[str | None, str]]:
+    """Each configured secret with the key id it belongs to."""
+    pairs = (
+        (settings.lakefs_access_key_id, settings.lakefs_secret_access_key),
+        (settings.conductor_auth_key, settings.conductor_auth_secret),
+    )
+    return [(key, secret.get_secret_value()) for key, secret in pairs if secret is not None]
+
+
+def _name_foreign(_: WrappedLogger, __: str, values: EventDict) -> EventDict:
+    """A library's text is a value; the action must be one that a query can rely on."""
+    record: logging.LogRecord = values["_record"]
+    return {**values, "event": "log", "logger": record.name, "message": values["event"]}
+
+
+def _put_first(logger: WrappedLogger, method: str, values: EventDict) -> EventDict:
+    stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)(logger, method, {})
+    first = {"level": values.pop("level", None), "action": values.pop("action", None)}
+    return {**stamped, **first, **values}
+
+
+def _quieten_chatty(level: str) -> logging.Filter:
+    least = logging.INFO if level == "debug" else logging.WARNING
+
+    class Quiet(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            name = record.name.partition("] ")[2] or record.name
+            return record.levelno >= least or not name.startswith(_CHATTY)
+
+    return Quiet()

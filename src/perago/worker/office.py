@@ -51,6 +51,8 @@ class Office:
     domain: str | None
     metrics: WorkerMetrics
     lost: threading.Event = field(default_factory=threading.Event)
+    _busy: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
         """Ask for one task, under a worker id that is a claim token: used for this poll only."""
@@ -67,11 +69,16 @@ class Office:
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Count a slot as busy."""
-        self.metrics.slot_busy()
+        self._count_busy(+1)
         try:
             yield
         finally:
-            self.metrics.slot_idle()
+            self._count_busy(-1)
+
+    def _count_busy(self, change: int) -> None:
+        with self._counting:
+            self._busy += change
+            self.metrics.set_busy_slots(self._busy)
 
     def observe(self, task: str, event: PhaseEvent) -> None:
         """One event: a log line and the metrics."""

@@ -18,7 +18,7 @@ class Reporting(Protocol):
 
     def read(self, task_id: str) -> AttemptSnapshot: ...
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None: ...
-    def requeue(self, claim: Claim) -> None: ...
+    def hand_back(self, claim: Claim) -> None: ...
 
 
 class Delivered(StrEnum):
@@ -58,7 +58,7 @@ def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> D
         with attempt:
             if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
                 return Delivered.STALE
-            conductor.requeue(claim)
+            conductor.hand_back(claim)
             return Delivered.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
 

@@ -15,7 +15,7 @@ from perago.tasks.definition import TaskDefinition
 from perago.tasks.discover import load_tasks
 from perago.transfer.sweep import Fate, sweep
 from perago.worker.bootstrap import conductor_connection, lakefs_connection
-from perago.worker.health import serve_health
+from perago.worker.health import HealthServer
 from perago.worker.logs import configure_logs
 from perago.worker.metrics import WorkerMetrics
 from perago.worker.office import Office
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 def serve(targets: Sequence[str], *, executors: int, domain: str | None, register: bool) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
-    configure_logs(settings)
+    configure_logs()
     definitions = load_tasks(targets)
     for warning in preflight(definitions, settings, register=register):
         _log.warning("preflight", warning=warning)
@@ -43,7 +43,9 @@ def serve(targets: Sequence[str], *, executors: int, domain: str | None, registe
             slots=executors,
             grace_seconds=_grace(settings, definitions),
         )
-        closing.enter_context(serve_health(settings, office.metrics, lambda: supervisor.is_ready))
+        closing.enter_context(
+            HealthServer.from_settings(settings, office.metrics, lambda: supervisor.is_ready)
+        )
         return supervisor.run()
 
 
@@ -62,7 +64,8 @@ def _open_office(
     if any(definition.workspace is not None for definition in definitions):
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
-    return Office(conductor, pulse, lake, settings.workspace_root, domain, WorkerMetrics())
+    metrics = WorkerMetrics(definition.name for definition in definitions)
+    return Office(conductor, pulse, lake, settings.workspace_root, domain, metrics)
 
 
 def _sweep(settings: Settings) -> None:

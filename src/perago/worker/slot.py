@@ -132,6 +132,8 @@ class Slot:
 
     def _start_executor(self) -> ExecutorProcess | None:
         """Start one, after a pause that grows with each death in a row."""
+        if self._deaths:
+            self._office.metrics.executor_restarted()
         pause = min(2.0 ** (self._deaths - 2), _LONGEST_PAUSE) if self._deaths else 0.0
         if self._stops.draining.wait(pause):
             return None
@@ -158,7 +160,7 @@ class Slot:
         try:
             delivery = self._office.poll(name, wait_ms=max(_POLL_MS // len(names), 50))
         except BackendError as error:
-            self._office.metrics.poll_failed()
+            self._office.metrics.poll_failed(name)
             _log.warning("poll_failed", task=name, reason=str(error))
             self._stops.draining.wait(_PAUSE_AFTER_OUTAGE)
             return None

@@ -55,7 +55,7 @@ class Supervisor:
         """Work until a signal comes and everything is settled; the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self._office.metrics.slots(len(self._slots))
+        self._office.metrics.set_slots(len(self._slots))
         for thread in self._threads:
             thread.start()
         _log.info("worker_started", slots=len(self._slots))

@@ -52,11 +52,12 @@ class Site:
 
     def environment(self) -> dict[str, str]:
         connection = self.servers.connection
+        secret = connection.secret_access_key.get_secret_value()
         return {
             **{key: value for key, value in os.environ.items() if not key.startswith("PERAGO_")},
             "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.url,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": connection.access_key_id,
-            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": connection.secret_access_key.get_secret_value(),
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,
             "CONDUCTOR_SERVER_URL": self.conductor.url,
             "PERAGO_WORKSPACE_ROOT": str(self.root),
             "PERAGO_METRICS_ADDRESS": "off",
@@ -175,11 +176,8 @@ class Worker:
         return self._log.read_text()
 
     def lines(self) -> list[dict[str, Any]]:
-        lines = []
-        for text in self.log_text().splitlines():
-            if text.startswith("{"):
-                lines.append(json.loads(text))
-        return lines
+        texts = self.log_text().splitlines()
+        return [json.loads(text) for text in texts if text.startswith("{")]
 
     def count(self, action: str) -> int:
         return sum(line.get("action") == action for line in self.lines())

@@ -22,9 +22,7 @@ def hold_in(site: Site, phase: str) -> tuple[Worker, str]:
     if phase != "body":
         site.lakefs.hold(PHASES[phase])
     worker = site.start()
-    workflow = site.workflow(
-        do="wait-first-time" if phase == "body" else "", signs=str(site.signs)
-    )
+    workflow = site.workflow(do="wait-first-time" if phase == "body" else "", signs=str(site.signs))
     if phase == "body":
         site.await_body()
     else:

@@ -130,6 +130,6 @@ def test_children_of_a_stopped_body_end_with_it(site: Site) -> None:
     [executor] = worker.executors()
     children = until(lambda: psutil.Process(executor).children(), "the body's child to start")
     assert worker.stop() == 0
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
     site.assert_nothing_left()

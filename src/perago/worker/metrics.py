@@ -1,0 +1,219 @@
+"""What a worker counts and times, for Prometheus, in a registry of its own.
+
+Everything about an attempt is made from the protocol's phase events and from how it ended, so that
+metrics and logs cannot tell different stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from perago.errors import (
+    Disposition,
+    MixedPublicationError,
+    PublishFenceError,
+    StaleAttemptError,
+    UnknownOutcomeError,
+)
+from perago.protocol.events import PhaseEvent
+from perago.protocol.outcome import Completed, Outcome
+
+# Neighbours differ by at most two thirds, so that a quantile read from them is good enough for a
+# publish budget.
+PUBLISH_BUCKETS = (
+    *(0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
+    *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75),
+    *(1.0, 1.5, 2.0, 3.0, 5.0, 7.5),
+    *(10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0),
+)
+_PHASE_BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+# A publication whose outcome nobody knows took at least its timeout: leaving it out would make
+# publishing look faster than it is.
+UNKNOWN = "unknown"
+_FENCES = {
+    StaleAttemptError.__name__: "attempt",
+    PublishFenceError.__name__: "publish",
+    MixedPublicationError.__name__: "publish",
+}
+# Here the author's code runs, whose exceptions are not the fences'.
+_AUTHORS_PHASES = frozenset({"body", "pre_guardrails", "post_guardrails"})
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended, as far as this worker is concerned."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TERMINAL = "terminal"
+    STALE = "stale"
+    DIED = "died"
+    HANDED_BACK = "handed_back"
+
+
+class WorkerMetrics:
+    """The metrics of one worker. Every method may be called from any thread."""
+
+    def __init__(self, tasks: Iterable[str] = ()) -> None:
+        self.registry = CollectorRegistry()
+        self._attempts = self._counter("attempts", "Attempts that ended.", "task", "outcome")
+        self._phases = self._histogram(
+            "phase_seconds", "Time per phase of an attempt.", _PHASE_BUCKETS, "task", "phase"
+        )
+        self._publish = self._histogram(
+            "publish_seconds",
+            "Time of the publish step; how: merged, replaced, returned, unchanged or unknown.",
+            PUBLISH_BUCKETS,
+            "task",
+            "how",
+        )
+        self._bytes = self._counter(
+            "transfer_bytes", "Bytes moved; direction: download or upload.", "task", "direction"
+        )
+        self._objects = self._counter(
+            "transfer_objects",
+            "Objects moved; direction: download, upload or delete.",
+            "task",
+            "direction",
+        )
+        self._rejections = self._counter(
+            "fence_rejections",
+            "Attempts stopped by a fence; fence: attempt or publish.",
+            "task",
+            "fence",
+        )
+        self._unknown = self._counter(
+            "unknown_outcomes", "Changes of which nobody can say whether they landed.", "task"
+        )
+        self._lost = self._counter(
+            "lost_replies", "Changes asked for whose reply was lost.", "task"
+        )
+        self._poll_failures = self._counter("poll_failures", "Polls that failed.", "task")
+        self._undelivered = self._counter(
+            "undelivered_results", "Results that Conductor could not be given.", "task"
+        )
+        self._restarts = self._counter("executor_restarts", "Executors started again.")
+        self._slots = self._gauge("slots", "Attempts that can run at once.")
+        self._busy = self._gauge("busy_slots", "Attempts that run now.")
+        self._announce(tasks)
+
+    def observe(self, task: str, event: PhaseEvent) -> None:
+        """Count and time what a phase event tells."""
+        match event.action:
+            case "phase_ended":
+                self._time(task, event)
+                self._count_transfer(task, event)
+                if event.phase == "publish":
+                    self._time_publish(task, event, str(event.details.get("how", UNKNOWN)))
+            case "phase_failed":
+                self._time(task, event)
+                self._count_failure(task, event)
+            case "reply_lost":
+                self._lost.labels(task).inc()
+
+    def finished(self, task: str, outcome: Outcome) -> None:
+        """An attempt ended and its outcome was reported."""
+        if isinstance(outcome, Completed):
+            end = AttemptEnd.COMPLETED
+        elif outcome.code == StaleAttemptError.code:
+            end = AttemptEnd.STALE
+        elif outcome.disposition is Disposition.TERMINAL:
+            end = AttemptEnd.TERMINAL
+        else:
+            end = AttemptEnd.FAILED
+        self._attempts.labels(task, end).inc()
+
+    def stale(self, task: str) -> None:
+        """An attempt turned out to be no longer ours."""
+        self._attempts.labels(task, AttemptEnd.STALE).inc()
+
+    def handed_back(self, task: str) -> None:
+        """An attempt was put back into the queue, at shutdown."""
+        self._attempts.labels(task, AttemptEnd.HANDED_BACK).inc()
+
+    def died(self, task: str) -> None:
+        """An attempt ended with its executor."""
+        self._attempts.labels(task, AttemptEnd.DIED).inc()
+
+    def undelivered(self, task: str) -> None:
+        """A result could not be delivered to Conductor."""
+        self._undelivered.labels(task).inc()
+
+    def poll_failed(self, task: str) -> None:
+        """A poll failed."""
+        self._poll_failures.labels(task).inc()
+
+    def executor_restarted(self) -> None:
+        """An executor that died was started again."""
+        self._restarts.inc()
+
+    def set_slots(self, count: int) -> None:
+        """How many attempts can run at once."""
+        self._slots.set(count)
+
+    def set_busy_slots(self, count: int) -> None:
+        """How many attempts run now."""
+        self._busy.set(count)
+
+    def render(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return generate_latest(self.registry)
+
+    def _time(self, task: str, event: PhaseEvent) -> None:
+        if event.seconds is not None:
+            self._phases.labels(task, event.phase).observe(event.seconds)
+
+    def _time_publish(self, task: str, event: PhaseEvent, how: str) -> None:
+        if event.seconds is not None:
+            self._publish.labels(task, how).observe(event.seconds)
+
+    def _count_failure(self, task: str, event: PhaseEvent) -> None:
+        error = event.details.get("error")
+        if event.phase in _AUTHORS_PHASES or not isinstance(error, str):
+            return
+        if fence := _FENCES.get(error):
+            self._rejections.labels(task, fence).inc()
+        elif error == UnknownOutcomeError.__name__:
+            self._unknown.labels(task).inc()
+            if event.phase == "publish":
+                self._time_publish(task, event, UNKNOWN)
+
+    def _count_transfer(self, task: str, event: PhaseEvent) -> None:
+        details: Mapping[str, int] = event.details
+        match event.phase:
+            case "download":
+                self._bytes.labels(task, "download").inc(details.get("bytes", 0))
+                self._objects.labels(task, "download").inc(details.get("objects", 0))
+            case "stage":
+                self._bytes.labels(task, "upload").inc(details.get("upload_bytes", 0))
+                self._objects.labels(task, "upload").inc(details.get("uploads", 0))
+                self._objects.labels(task, "delete").inc(details.get("deletes", 0))
+
+    def _announce(self, tasks: Iterable[str]) -> None:
+        """Show zeros from the start: a counter that appears with its first event has no rate."""
+        for task in tasks:
+            for end in AttemptEnd:
+                self._attempts.labels(task, end)
+            for direction in ("download", "upload"):
+                self._bytes.labels(task, direction)
+            for direction in ("download", "upload", "delete"):
+                self._objects.labels(task, direction)
+            for fence in ("attempt", "publish"):
+                self._rejections.labels(task, fence)
+            for counter in (self._unknown, self._lost, self._poll_failures, self._undelivered):
+                counter.labels(task)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, namespace="perago", registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, namespace="perago", registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            name, text, labels, namespace="perago", buckets=buckets, registry=self.registry
+        )

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import lakefs_sdk
+import pytest
+from lakefs_sdk.client import LakeFSClient
+from pydantic import SecretStr
+
+from perago.conductor.connection import ConductorConnection
+from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.lakefs.connection import LakeFSConnection
+from perago.lakefs.control import LakeFSControl, connect
+
+
+@pytest.fixture
+def settings(stack: Any) -> dict[str, str]:
+    """The environment of a command that may use both servers."""
+    lakefs, conductor = stack.endpoints.lakefs, stack.endpoints.conductor
+    return {
+        "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
+        "CONDUCTOR_SERVER_URL": conductor.server_url,
+    }
+
+
+@pytest.fixture
+def taskdefs(stack: Any) -> Iterator[ConductorTaskDefs]:
+    connection = ConductorConnection(stack.endpoints.conductor.server_url)
+    with closing(ConductorTaskDefs(connection)) as taskdefs:
+        yield taskdefs
+
+
+@pytest.fixture
+def connection(stack: Any) -> LakeFSConnection:
+    lakefs = stack.endpoints.lakefs
+    return LakeFSConnection(
+        lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
+    )
+
+
+@pytest.fixture
+def lakefs(connection: LakeFSConnection) -> LakeFSClient:
+    return connect(connection)
+
+
+@pytest.fixture
+def lake(connection: LakeFSConnection) -> LakeFSControl:
+    return LakeFSControl(connection)
+
+
+@pytest.fixture
+def repository(lakefs: LakeFSClient) -> Iterator[str]:
+    name = f"cli-{uuid.uuid4().hex}"
+    lakefs.repositories_api.create_repository(
+        lakefs_sdk.RepositoryCreation(
+            name=name, storage_namespace=f"local://{name}", default_branch="trunk"
+        )
+    )
+    yield name
+    lakefs.repositories_api.delete_repository(name, force=True)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from command_line import run_perago, run_python, start_python
+from perago import errors
+from perago.errors import PeragoError
+
+RAISING = """
+import sys
+from perago import cli, errors
+
+@cli.app.command()
+def fail() -> None:
+    {body}
+
+sys.argv = ["perago", "fail"]
+cli.main()
+"""
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on: bound, so that nobody else takes it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.PeragoError, 1),
+        (errors.DefinitionError, 2),
+        (errors.ConfigurationError, 2),
+        (errors.BackendUnavailableError, 3),
+        (errors.BackendDeniedError, 3),
+        (errors.PublishFenceError, 4),
+        (errors.StaleAttemptError, 4),
+        (errors.UnknownOutcomeError, 5),
+    ],
+)
+def test_an_error_ends_with_its_code_its_text_and_a_way_out(
+    tmp_path: Path, kind: type[PeragoError], code: int
+) -> None:
+    body = f"raise errors.{kind.__name__}('it went wrong')"
+    ended = run_python("-c", RAISING.format(body=body), folder=tmp_path)
+    assert ended.code == code
+    assert ended.out == ""
+    assert ended.err.splitlines() == [
+        f"{kind.code} {kind.__name__}: it went wrong",
+        f"Try: {kind.hint}",
+    ]
+
+
+def test_an_exception_nobody_expected_is_a_bug_with_its_traceback(tmp_path: Path) -> None:
+    ended = run_python("-c", RAISING.format(body="{}['missing']"), folder=tmp_path)
+    assert ended.code == 70
+    assert ended.out == ""
+    lines = ended.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "KeyError: 'missing'" in lines
+    assert lines[-1].startswith("PRG-000 This is a bug in Perago (KeyError)")
+
+
+WAITING = RAISING.format(
+    body="""
+    import time
+    try:
+        print("waiting", flush=True)
+        time.sleep(60)
+    finally:
+        print("cleaned up", flush=True)
+"""
+)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_after_its_cleanup(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with start_python("-c", WAITING, folder=tmp_path) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "waiting\n"
+            os.kill(process.pid, number)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert out == "cleaned up\n"
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["bogus"], ["check"], ["check", "--bogus", "x"], ["fence", "status"]]
+)
+def test_wrong_usage_is_2(tmp_path: Path, arguments: list[str]) -> None:
+    assert run_perago(*arguments, folder=tmp_path).code == 2
+
+
+def test_help_is_0_for_every_command(tmp_path: Path) -> None:
+    for command in ([], ["check"], ["extract"], ["register"], ["fence"], ["fence", "verify"]):
+        ended = run_perago(*command, "--help", folder=tmp_path)
+        assert (ended.code, ended.err) == (0, "")
+
+
+def test_missing_settings_are_2_and_all_named(tmp_path: Path) -> None:
+    ended = run_perago("fence", "status", "repo", folder=tmp_path)
+    assert ended.code == 2
+    assert "LAKECTL_SERVER_ENDPOINT_URL" in ended.err
+    assert "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY" in ended.err
+
+
+def test_a_server_that_does_not_listen_is_3_and_no_secret_is_shown(
+    tmp_path: Path, closed_port: int
+) -> None:
+    settings = {
+        "LAKECTL_SERVER_ENDPOINT_URL": f"http://127.0.0.1:{closed_port}",
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "some-key",
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "open-sesame",
+        "CONDUCTOR_SERVER_URL": f"http://127.0.0.1:{closed_port}/api",
+    }
+    (tmp_path / "good.py").write_text(
+        "from pydantic import BaseModel\nfrom perago import task\n"
+        "class M(BaseModel): ...\n"
+        "@task(name='good', owner_email='data@example.com')\n"
+        "def good(params: M) -> M: ...\n"
+    )
+    for arguments in (["fence", "verify", "repo"], ["register", "good"]):
+        ended = run_perago(*arguments, folder=tmp_path, extra=settings)
+        assert ended.code == 3
+        assert ended.err.startswith("PRG-601 BackendUnavailableError: ")
+        assert "open-sesame" not in ended.out + ended.err

@@ -1,0 +1,81 @@
+"""Section 3: the shape of an input, and errors that say what is wrong without echoing values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perago.errors import InputError
+from perago.protocol.workspace import parse_input
+
+REF = "a" * 64
+
+
+def payload(**workspace: Any) -> dict[str, Any]:
+    """An input; ``...`` leaves a field out."""
+    given: dict[str, Any] = {"repository": "r", "branch": "main", "ref_type": "commit", "ref": REF}
+    given.update(workspace)
+    return {
+        "workspace": {key: value for key, value in given.items() if value is not ...},
+        "params": {"a": 1},
+    }
+
+
+def test_a_right_input_is_taken_apart() -> None:
+    found = parse_input(payload(), with_workspace=True)
+    assert found.workspace is not None
+    assert (found.workspace.repository, found.workspace.branch) == ("r", "main")
+    assert (found.workspace.ref, found.params) == (REF, {"a": 1})
+
+
+@pytest.mark.parametrize("name", ["ref_type", "refType"])
+def test_either_spelling_of_ref_type_is_repeated(name: str) -> None:
+    given = payload(**{"ref_type": ..., name: "commit"})
+    space = parse_input(given, with_workspace=True).workspace
+    assert space is not None
+    assert space.payload("b" * 64) == {
+        "repository": "r",
+        "branch": "main",
+        name: "commit",
+        "ref": "b" * 64,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "missing params, workspace"),
+        ({"params": {}}, "missing workspace"),
+        ({**payload(), "more": 1}, "unexpected 'more'"),
+        ({**payload(), "params": None}, "params must be an object, not NoneType"),
+        ({**payload(), "params": [1]}, "params must be an object, not list"),
+        ({**payload(), "workspace": None}, "workspace: "),
+        ({**payload(), "workspace": "main"}, "workspace: "),
+        (payload(ref_type="branch"), "ref_type: "),
+        (payload(ref_type=...), "ref_type: "),
+        (payload(refType="commit"), "not both"),
+        (payload(ref="main"), "full commit id"),
+        (payload(ref=REF[:12]), "full commit id"),
+        (payload(ref=REF.upper()), "full commit id"),
+        (payload(ref=f"{REF}\n"), "full commit id"),
+        (payload(ref=5), "ref: "),
+        (payload(ref=...), "ref: "),
+        (payload(branch=""), "must not be empty"),
+        (payload(repository=""), "must not be empty"),
+        (payload(repository=...), "repository: "),
+        (payload(endpoint="https://elsewhere"), "endpoint: "),
+        (payload(spelling="refType"), "unexpected 'spelling'"),
+    ],
+)
+def test_a_wrong_input_is_refused_with_what_is_wrong(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_input(given, with_workspace=True)
+    assert said in str(raised.value)
+    assert "https://elsewhere" not in str(raised.value)
+
+
+def test_a_task_without_workspace_takes_params_only() -> None:
+    assert parse_input({"params": {"a": 1}}, with_workspace=False).workspace is None
+    with pytest.raises(InputError, match="unexpected 'workspace'"):
+        parse_input(payload(), with_workspace=False)

@@ -1,0 +1,85 @@
+"""What a commit says about the execution that made it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.protocol.record import Record, hash_params, read_record
+from perago.protocol.workspace import Commit
+
+ATTEMPT = Attempt("w-1", "t-1", 2, "step", iteration=3, scheduled_ms=1000)
+RECORD = Record.of(
+    Execution(Claim(ATTEMPT, "claim"), "e1"), ref="r" * 64, params={"a": 1}, result='{"x":1}'
+)
+
+
+def read(metadata: dict[str, str]) -> Record | None:
+    return read_record(Commit("c", ("p",), metadata))
+
+
+@pytest.mark.parametrize("result", [None, "", '{"text":"ü\\n"}'])
+def test_a_record_is_read_back_as_it_was_written(result: str | None) -> None:
+    record = replace(RECORD, result=result)
+    metadata = record.metadata()
+    assert all(key.startswith("perago.") for key in metadata)
+    assert all(isinstance(value, str) for value in metadata.values())
+    assert read({**metadata, ".lakefs.merge.strategy": "default", "other": "x"}) == record
+
+
+def test_a_commit_without_a_whole_record_has_none() -> None:
+    assert read({}) is None
+    for key in set(RECORD.metadata()) - {"perago.result"}:
+        metadata = RECORD.metadata()
+        del metadata[key]
+        assert read(metadata) is None
+    assert read({**RECORD.metadata(), "perago.retry_count": "two"}) is None
+
+
+def test_another_tools_keys_are_no_record_and_change_none() -> None:
+    bare = {key.removeprefix("perago."): value for key, value in RECORD.metadata().items()}
+    assert read(bare) is None
+    assert read({**RECORD.metadata(), "ref": "theirs", "task_id": "theirs"}) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("change", "later"),
+    [
+        ({}, False),
+        ({"task_id": "t-2", "scheduled_ms": 999}, True),
+        ({"task_id": "t-2", "scheduled_ms": 1001}, False),
+        ({"task_id": "t-2", "scheduled_ms": 1000, "retry_count": 1}, True),
+        ({"task_id": "t-2", "scheduled_ms": 1000, "retry_count": 3}, False),
+        # A restart counts retries anew: the clock decides.
+        ({"task_id": "t-2", "scheduled_ms": 2000, "retry_count": 0}, False),
+        # A rerun keeps the task id: the clock decides.
+        ({"scheduled_ms": 999}, True),
+        ({"task_id": "t-2", "scheduled_ms": 1, "reference_name": "other"}, False),
+        ({"task_id": "t-2", "scheduled_ms": 1, "iteration": 4}, False),
+        ({"task_id": "t-2", "scheduled_ms": 1, "workflow_instance_id": "w-2"}, False),
+    ],
+)
+def test_a_record_knows_whether_a_later_attempt_made_it(
+    change: dict[str, int | str], later: bool
+) -> None:
+    attempt = replace(ATTEMPT, **change)  # type: ignore[arg-type]
+    assert RECORD.is_of_later_attempt_than(attempt) is later
+
+
+def test_params_are_hashed_whatever_their_order() -> None:
+    assert hash_params({"a": 1, "b": {"c": 2, "d": 3}}) == hash_params(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
+    different: list[dict[str, Any]] = [
+        {"a": 1},
+        {"a": "1"},
+        {"a": 1.5},
+        {"a": None},
+        {},
+        {"a": [1]},
+        {"a": "\ud800"},
+    ]
+    assert len({hash_params(params) for params in different}) == len(different)

@@ -1,0 +1,186 @@
+"""Section 7: moving a target that is one commit past the input, with care."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perago.errors import (
+    BackendUnavailableError,
+    MixedPublicationError,
+    PublishFenceError,
+    StaleAttemptError,
+)
+from perago.lakefs.fence import ACTION_PATH
+from perago.protocol.job import Policy
+from perago.protocol.outcome import Failed
+from perago.testing import fails, followed_by, preceded_by
+from unit.protocol.bench import REPOSITORY, World, completed, failed, nothing, writes
+
+
+def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    output = completed(world.run(world.job(writes(new=b"new")), retry))
+    assert output["workspace"]["ref"] == world.head.id
+    assert world.head.parents == (world.ref,)
+    assert world.contents() == {"data/a": b"1", "data/new": b"new", "other/x": b"x"}
+    assert list(world.tags.values()) == [abandoned]
+    assert list(world.tags) == [f"perago-replaced-{world.clock.today()}-{abandoned}"]
+    assert world.staging_branches == []
+
+
+def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    output = completed(world.run(world.job(nothing), retry))
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+    assert list(world.tags.values()) == [abandoned]
+
+
+def test_a_single_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(world: World) -> None:
+    foreign = world.commit({"data/a": b"a person"}).id
+    completed(world.run(world.job(writes(b=b"2"))))
+    assert world.contents()["data/a"] == b"1"
+    assert list(world.tags.values()) == [foreign]
+
+
+def test_with_provenance_a_foreign_commit_is_not_replaced(world: World) -> None:
+    world.policy = Policy(replacement="provenance")
+    foreign = world.commit({"data/a": b"a person"}).id
+    for body in (nothing, writes(b=b"2")):
+        failed(world.run(world.job(body)), PublishFenceError)
+    assert world.head.id == foreign
+    assert world.tags == {}
+
+
+def test_with_provenance_the_own_task_is_replaced(world: World) -> None:
+    world.policy = Policy(replacement="provenance")
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    completed(world.run(world.job(writes(new=b"new")), retry))
+    assert "data/new" in world.contents()
+
+
+def test_with_provenance_another_logical_task_is_not_replaced(world: World) -> None:
+    world.policy = Policy(replacement="provenance")
+    completed(world.run(world.job(writes(old=b"old"))))
+    head = world.head.id
+    other = world.deliver(reference_name="other_step")
+    failed(world.run(world.job(writes(new=b"new")), other), PublishFenceError)
+    assert world.head.id == head
+
+
+@pytest.mark.parametrize("replacement", ["head-state", "provenance"])
+def test_a_later_attempts_publication_is_never_relocated_over(
+    world: World, replacement: str
+) -> None:
+    """The old attempt comes back to life: its fence is made to pass, the record still vetoes."""
+    world.policy = Policy(replacement=replacement)  # type: ignore[arg-type]
+    old = world.deliver()
+    world.clock.advance(60)
+    world.conductor.decide(old.claim.attempt.workflow_instance_id)
+    later = world.poll()
+    completed(world.run(world.job(writes(later=b"1")), later))
+    head = world.head.id
+    task = world.conductor.workflow(old.claim.attempt.workflow_instance_id).tasks[0]
+    task.status = "IN_PROGRESS"
+    for body in (nothing, writes(old=b"1")):
+        reason = failed(world.run(world.job(body), old), PublishFenceError)
+        assert "later attempt" in reason
+    assert world.head.id == head
+
+
+def test_a_rerun_of_the_same_task_id_counts_as_later(world: World) -> None:
+    old = world.deliver()
+    attempt = old.claim.attempt
+    world.conductor.terminate(attempt.workflow_instance_id)
+    world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
+    completed(world.run(world.job(writes(later=b"1")), world.poll()))
+    head = world.head.id
+    task = world.conductor.workflow(attempt.workflow_instance_id).tasks[0]
+    task.status, task.worker_id = "IN_PROGRESS", old.claim.token
+    assert "later attempt" in failed(world.run(world.job(nothing), old), PublishFenceError)
+    assert world.head.id == head
+
+
+def test_a_rerun_replaces_what_its_first_run_published(world: World) -> None:
+    delivery = world.deliver()
+    attempt = delivery.claim.attempt
+    completed(world.run(world.job(writes(old=b"1")), delivery))
+    world.conductor.terminate(attempt.workflow_instance_id)
+    world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
+    completed(world.run(world.job(writes(new=b"1")), world.poll()))
+    assert "data/new" in world.contents()
+    assert "data/old" not in world.contents()
+
+
+@pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
+def test_a_head_that_changes_actions_is_never_relocated_over(
+    world: World, body: Callable[[dict[str, bytes]], None]
+) -> None:
+    head = world.commit({ACTION_PATH: b"on: pre-merge"}).id
+    assert "_lakefs_actions" in failed(world.run(world.job(body)), PublishFenceError)
+    assert world.head.id == head
+
+
+@pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
+def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
+    world: World, body: Callable[[dict[str, bytes]], None]
+) -> None:
+    head = world.commit({"data/a": b"2"}).id
+    world.lake.repository(REPOSITORY).protected.append("main")
+    outcome = world.run(world.job(body))
+    failed(outcome, PublishFenceError)
+    assert isinstance(outcome, Failed)
+    assert "Start a new workflow" in (outcome.hint or "")
+    assert world.head.id == head
+
+
+def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    workflow_id = retry.claim.attempt.workflow_instance_id
+    world.faults.inject("lake.tag", followed_by(lambda: world.conductor.terminate(workflow_id)))
+    failed(world.run(world.job(writes(new=b"new")), retry), StaleAttemptError)
+    assert world.head.id == abandoned
+    assert "lake.relocate" not in world.faults.calls
+    assert list(world.tags.values()) == [abandoned]
+
+
+def test_without_a_tag_there_is_no_relocation(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    world.faults.inject("lake.tag", fails(BackendUnavailableError("down")))
+    failed(world.run(world.job(writes(new=b"new")), retry), BackendUnavailableError)
+    assert world.head.id == abandoned
+
+
+def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    overtake = followed_by(lambda: world.commit({"data/other": b"theirs"}))
+    world.faults.inject("lake.relocate", overtake)
+    failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
+    assert len(world.staging_branches) == 1
+
+
+def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    branch = world.lake.repository(REPOSITORY).branch("main")
+    take_back = followed_by(lambda: setattr(branch, "head", abandoned))
+    world.faults.inject("lake.relocate", take_back)
+    failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
+
+
+def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: World) -> None:
+    """Somebody wrote to the staging branch of this execution."""
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+
+    def meddle() -> None:
+        (branch,) = world.staging_branches
+        world.lake.write_and_commit(REPOSITORY, branch, {"data/meddled": b"1"})
+
+    world.faults.inject("objects.write", preceded_by(meddle))
+    failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
+    assert len(world.staging_branches) == 1

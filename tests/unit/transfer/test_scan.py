@@ -1,0 +1,129 @@
+"""The scan of a data folder, and when a stat record proves a file unchanged."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perago.errors import ProjectionError
+from perago.transfer.plan import suspects
+from perago.transfer.scan import FetchedFile, LocalTree, StatRecord, hash_file, scan
+
+SECOND = 1_000_000_000
+
+
+def test_a_scan_finds_files_and_folders_by_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_bytes(b"123")
+    (tmp_path / "empty").mkdir()
+    tree = scan(tmp_path)
+    assert {path: record.size for path, record in tree.files.items()} == {"a/b/c": 3}
+    assert tree.folders == {"a", "a/b", "empty"}
+
+
+def test_a_scan_ignores_the_attempt_marker_at_the_root_only(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / ".perago-attempt.json").touch()
+    assert set(scan(tmp_path).files) == {"sub/.perago-attempt.json"}
+
+
+@pytest.mark.parametrize("target", ["file", "folder", "missing"])
+def test_a_symlink_is_refused_by_its_path(tmp_path: Path, target: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    (tmp_path / "path" / "to" / "link").symlink_to(tmp_path / target)
+    with pytest.raises(ProjectionError) as caught:
+        scan(tmp_path)
+    assert str(caught.value) == "workspace publication does not support symlinks: path/to/link"
+
+
+def test_a_symlink_in_the_place_of_the_attempt_marker_is_refused_too(tmp_path: Path) -> None:
+    (tmp_path / ".perago-attempt.json").symlink_to("/etc/hostname")
+    with pytest.raises(ProjectionError, match=r"symlinks: \.perago-attempt\.json"):
+        scan(tmp_path)
+
+
+def test_a_symlink_whose_name_is_not_utf_8_gives_a_text_that_can_be_logged(tmp_path: Path) -> None:
+    (tmp_path / "caf\udce9").symlink_to("x")
+    with pytest.raises(ProjectionError) as caught:
+        scan(tmp_path)
+    assert str(caught.value).encode().endswith(b"caf\\udce9")
+
+
+def _make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, _make_socket], ids=["fifo", "socket"])
+def test_sockets_and_pipes_are_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "special")
+    with pytest.raises(ProjectionError, match="sockets, pipes or devices: special"):
+        scan(tmp_path)
+
+
+def _age(path: Path) -> StatRecord:
+    return StatRecord.of(path.stat())
+
+
+def _suspected(before: StatRecord, now: StatRecord, started: int) -> bool:
+    tree = LocalTree({"f": now}, frozenset())
+    return bool(suspects(tree, {"f": FetchedFile(before, "md5")}, started))
+
+
+def test_an_old_record_that_did_not_change_is_trusted(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"one")
+    record = _age(tmp_path / "f")
+    assert not _suspected(record, record, record.ctime_ns + SECOND)
+
+
+def test_a_record_as_young_as_the_start_of_the_body_is_not_trusted(tmp_path: Path) -> None:
+    """A rewrite of the same size within one tick of the clock leaves the record as it was."""
+    (tmp_path / "f").write_bytes(b"one")
+    record = _age(tmp_path / "f")
+    assert _suspected(record, record, record.ctime_ns)
+    assert _suspected(record, record, record.ctime_ns + 10_000_000)
+
+
+def test_whole_second_stamps_need_more_time_to_be_trusted() -> None:
+    coarse = StatRecord(3, 5 * SECOND, 5 * SECOND, 1)
+    assert _suspected(coarse, coarse, 6 * SECOND)
+    assert not _suspected(coarse, coarse, 8 * SECOND)
+
+
+def test_a_rewrite_of_the_same_size_with_its_old_times_put_back_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"one")
+    os.utime(file, ns=(SECOND, SECOND))
+    before = _age(file)
+    while file.stat().st_ctime_ns == before.ctime_ns:
+        file.write_bytes(b"two")
+        os.utime(file, ns=(SECOND, SECOND))
+    after = _age(file)
+    assert (after.size, after.mtime_ns, after.inode) == (before.size, SECOND, before.inode)
+    assert _suspected(before, after, before.ctime_ns + SECOND)
+
+
+def test_a_file_replaced_by_another_of_the_same_size_and_times_is_noticed(tmp_path: Path) -> None:
+    file, other = tmp_path / "f", tmp_path / "other"
+    file.write_bytes(b"one")
+    before = _age(file)
+    other.write_bytes(b"two")
+    other.rename(file)
+    os.utime(file, ns=(before.mtime_ns, before.mtime_ns))
+    assert _suspected(before, _age(file), before.ctime_ns + SECOND)
+
+
+def test_a_new_file_is_no_suspect_because_nothing_is_known_of_it() -> None:
+    assert suspects(LocalTree({"new": StatRecord(1, 1, 1, 1)}, frozenset()), {}, SECOND) == []
+
+
+def test_the_hash_is_the_md5_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"hello")
+    assert hash_file(tmp_path / "f") == "5d41402abc4b2a76b9719d911017c592"
