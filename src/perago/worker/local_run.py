@@ -53,6 +53,9 @@ class AlwaysCurrent:
     def renew(self, claim: Claim) -> None:
         """There is no lease to extend."""
 
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        return False
+
 
 def new_execution(definition: TaskDefinition) -> Execution:
     """An identity that no Conductor knows, and whose age `perago gc` can read."""
