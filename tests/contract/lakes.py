@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lakefs_sdk
 from pydantic import SecretStr
 
+from perago import dev
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
@@ -101,8 +101,8 @@ def fake_lake(folder: Path) -> LakeUnderTest:
     return LakeUnderTest(lake, lake.objects, "repo", folder)
 
 
-def real_lake(stack: Any, folder: Path) -> LakeUnderTest:
-    endpoint = stack.endpoints.lakefs
+def real_lake(endpoints: dev.Endpoints, folder: Path) -> LakeUnderTest:
+    endpoint = endpoints.lakefs
     connection = LakeFSConnection(
         endpoint.endpoint, endpoint.access_key_id, SecretStr(endpoint.secret_access_key)
     )
