@@ -86,7 +86,11 @@ class LakeUnderTest:
     def keys(self, ref: str, prefix: str = "") -> list[str]:
         return [item.key for item in self.objects.list(self.repository, ref, prefix)]
 
-    def read(self, ref: str, key: str, size: int = 0) -> bytes:
+    def read(self, ref: str, key: str, size: int | None = None) -> bytes:
+        """The bytes of an object; its size, as always, comes from a listing."""
+        if size is None:
+            listed = self.objects.list(self.repository, ref, key)
+            size = next((item.size for item in listed if item.key == key), 1)
         return b"".join(self.objects.read(self.repository, ref, key, size))
 
     def install_fence(self) -> str:
