@@ -25,6 +25,7 @@ from perago.hosting.server import (
     write_private,
 )
 from perago.spark import jars
+from perago.spark.properties import write_properties
 from perago.spark.s3a import LakeFSGateway, s3a_settings
 from perago.spark.truststore import build_truststore, java_options
 
@@ -53,6 +54,11 @@ class ConnectSettings:
         """Whether nobody from another machine must reach the driver."""
         host = urlsplit(self.master).hostname
         return self.is_local or host in {"localhost", LOOPBACK}
+
+
+def cluster_python() -> str:
+    """The interpreter on a cluster's machines, under the name that Spark's own tools read."""
+    return os.environ.get("PYSPARK_PYTHON") or "python3"
 
 
 def loopback_remote(port: int, token: str) -> str:
@@ -87,7 +93,7 @@ class ConnectServer(Server):
         # An empty folder: whatever the user's spark-defaults.conf says is not for this server.
         conf = emptied(self.home / "conf")
         properties = self.home / "spark.properties"
-        write_private(properties, as_properties(self._properties(executable, folder, scratch)))
+        write_private(properties, write_properties(self._properties(executable, folder, scratch)))
         home = ivy.pyspark_home()
         env = {
             **environment_without("SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "LAKECTL_", "PERAGO_"),
@@ -114,7 +120,7 @@ class ConnectServer(Server):
                 "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
             }
         # On a cluster it is the cluster's; modules travel with each session (see artifacts).
-        return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", "python3")}
+        return {"PYSPARK_PYTHON": cluster_python()}
 
     def _properties(self, executable: Path, folder: Path, scratch: Path) -> dict[str, str]:
         settings = self._settings
@@ -134,8 +140,12 @@ class ConnectServer(Server):
             ours |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         merged = {key: value for key, value in ours.items() if value} | dict(settings.conf)
         _append(merged, "spark.driver.extraClassPath", f"{folder}/*", os.pathsep)
-        _append(merged, "spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={scratch}", " ")
+        # Out of memory, a JVM may live on and answer nothing; dead, it is started again.
+        options = f"-Djava.io.tmpdir={scratch} -XX:+ExitOnOutOfMemoryError"
+        _append(merged, "spark.driver.extraJavaOptions", options, " ")
         if not settings.is_local:
+            # The script that starts a session's Python looks there for the cluster's own.
+            merged.setdefault("spark.executorEnv.PYSPARK_PYTHON", cluster_python())
             for jar in sorted(folder.glob("*.jar")):
                 _append(merged, "spark.jars", str(jar), ",")
         if settings.lakefs.ca_bundle is not None:
@@ -192,8 +202,3 @@ def _launch_command(
         ) from error
     # The launcher first ends a line of its own, then each argument with a NUL.
     return answer.stdout.decode().lstrip("\0\n").rstrip("\0").split("\0")
-
-
-def as_properties(settings: Mapping[str, str]) -> str:
-    """Settings in Java's properties format, in which a backslash is an escape."""
-    return "".join(f"{key}={value}\n" for key, value in settings.items()).replace("\\", "\\\\")
