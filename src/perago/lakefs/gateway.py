@@ -103,6 +103,8 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
     obstore reads them all; what is given here wins. The service's own endpoint variable would
     even send our requests to another server.
     """
+    authorities = connection.authorities
+    trust = {"root_certificate": authorities.pem} if authorities else {}
     return S3Store(
         repository,
         endpoint=connection.gateway,
@@ -118,6 +120,7 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
             "read_timeout": timedelta(seconds=connection.read_timeout),
             # For a whole request, which moves one piece at most, also on a slow line.
             "timeout": timedelta(seconds=4 * connection.read_timeout),
+            **trust,
         },
         retry_config={
             "retry_timeout": timedelta(seconds=connection.patience),

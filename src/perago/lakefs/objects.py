@@ -44,6 +44,7 @@ class LakeFSObjects:
             maxsize=_CONNECTIONS,
             retries=False,
             timeout=urllib3.Timeout(connection.connect_timeout, connection.read_timeout),
+            ca_cert_data=connection.authorities.pem if connection.authorities else None,
         )
 
     def close(self) -> None:

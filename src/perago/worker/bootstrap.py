@@ -11,13 +11,14 @@ from typing import Any
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.connection import ConductorConnection
 from perago.errors import ConfigurationError
-from perago.lakefs.connection import LakeFSConnection
+from perago.lakefs.connection import Authorities, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import EventSink
 from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, Policy, Ports, Workspace
 from perago.protocol.ports import Attempts
 from perago.settings import Settings
+from perago.spark.s3a import LakeFSGateway
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import check_folder
 from perago.tasks.spec import WorkspaceSpec
@@ -105,7 +106,25 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection:
                 "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,
             }
         )
-    return LakeFSConnection(endpoint, key, secret)
+    bundle = settings.ca_bundle
+    return LakeFSConnection(
+        endpoint,
+        key,
+        secret,
+        s3_endpoint=settings.lakefs_s3_endpoint,
+        authorities=Authorities.read(bundle) if bundle else None,
+    )
+
+
+def lakefs_gateway(settings: Settings) -> LakeFSGateway:
+    """The same LakeFS as Spark reaches it."""
+    connection = lakefs_connection(settings)
+    return LakeFSGateway(
+        connection.gateway,
+        connection.access_key_id,
+        connection.secret_access_key.get_secret_value(),
+        settings.ca_bundle,
+    )
 
 
 def conductor_connection(settings: Settings) -> ConductorConnection:

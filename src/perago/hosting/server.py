@@ -1,4 +1,4 @@
-"""One server of the stack: a child process with a port, a log and a way to ask how it is."""
+"""One server: a child process with a port, a log and a way to ask how it is."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from perago.dev import ports
-from perago.dev.leash import Leash
-from perago.dev.process import ProcessId, end
 from perago.errors import ServerError, SetupError
+from perago.hosting import ports
+from perago.hosting.leash import Leash
+from perago.hosting.process import ProcessId, end
 
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
@@ -43,7 +43,7 @@ class Server(ABC):
         self.home.mkdir(mode=0o700, exist_ok=True)
         self.log = log_path(data_dir, self.name)
         self.port = port
-        # Called after every start and stop, so that the stack's record names the right process.
+        # Called after every start and stop, so that a record of what runs names the right process.
         self.on_change: Callable[[], None] = lambda: None
         self._leash = leash
         self._child: subprocess.Popen[bytes] | None = None
@@ -85,7 +85,7 @@ class Server(ABC):
         if not ports.is_free(self.port):
             raise SetupError(
                 f"port {self.port} of {self.name} is taken by another process",
-                hint="End that process, or start the stack anew: it then takes another port.",
+                hint="End that process, or start anew: another port is then taken.",
             )
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))

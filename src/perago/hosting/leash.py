@@ -15,11 +15,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import perago
-from perago.dev.process import GRACE_SECONDS, KILL_SECONDS
+from perago.hosting.process import GRACE_SECONDS, KILL_SECONDS
 
 _TETHER = Path(__file__).with_name("tether.py")
-_PACKAGE_ROOT = Path(perago.__file__).parents[1]
+_PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 class Leash:
@@ -32,7 +31,7 @@ class Leash:
             with log.open("ab") as output:
                 # A session of its own: Ctrl-C and a closed terminal must not reach the watchdog.
                 self._watchdog = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "perago.dev.watchdog"],
+                    [sys.executable, "-P", "-m", "perago.hosting.watchdog"],
                     stdin=reading,
                     stdout=output,
                     stderr=output,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import ports
-from perago.dev.leash import Leash
-from perago.dev.process import ProcessId, wait_gone
-from perago.dev.server import Command, Server, answers, write_private
 from perago.errors import ServerError, SetupError
+from perago.hosting import ports
+from perago.hosting.leash import Leash
+from perago.hosting.process import ProcessId, wait_gone
+from perago.hosting.server import Command, Server, answers, write_private
 
 _HTTP = ["-m", "http.server", "--bind", "127.0.0.1"]
 

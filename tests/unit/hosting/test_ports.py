@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perago.dev import ports
+from perago.hosting import ports
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from perago.dev import java, tool
-from perago.dev.progress import step
 from perago.errors import SetupError
+from perago.hosting import java, tool
+from perago.hosting.progress import step
 
 _SECONDS = 1800.0
 
@@ -106,7 +106,7 @@ def _module(request: Request) -> str:
     excludes = "".join(f"<exclude org={quoteattr(o)}/>" for o in request.excluded_organisations)
     return (
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organisation="perago" module="dev"/>'
+        '<info organisation="perago" module="fetched"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}{excludes}</dependencies></ivy-module>\n"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import java
 from perago.errors import SetupError
+from perago.hosting import java
 
 _FAKE = """#!/bin/sh
 {refusal}

@@ -1,9 +1,9 @@
 """The process that outlives a killed parent just long enough to end its servers.
 
-Run as ``python -m perago.dev.watchdog`` by :mod:`perago.dev.leash`, with the reading end of a
-pipe as its standard input. Lines are ``server PID``, ``remove DIRECTORY`` and ``release``. The end
-of the file without a ``release`` means that the parent is gone, however it went: the kernel closes
-a pipe for a process that got ``kill -9`` too.
+Run as ``python -m perago.hosting.watchdog`` by :mod:`perago.hosting.leash`, with the reading end
+of a pipe as its standard input. Lines are ``server PID``, ``remove DIRECTORY`` and ``release``.
+The end of the file without a ``release`` means that the parent is gone, however it went: the
+kernel closes a pipe for a process that got ``kill -9`` too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-from perago.dev import process
+from perago.hosting import process
 
 
 def watch(lines: Iterable[str]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import golang
 from perago.errors import SetupError
+from perago.hosting import golang
 
 
 def _go(folder: Path, version: str) -> Path:

@@ -18,7 +18,7 @@ def main() -> None:
     os.close(pipe)
     # Python ignores SIGPIPE, and an ignored signal stays ignored across exec.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execv(program[0], program)  # noqa: S606  the program is the one perago.dev chose
+    os.execv(program[0], program)  # noqa: S606  the program is the one the parent chose
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from perago.dev.process import ProcessId, end, wait_gone
+from perago.hosting.process import ProcessId, end, wait_gone
 
 # Starts one "server" on a leash, names it, and then does what it is told.
 _PARENT = """
 import os, sys, time
 from pathlib import Path
-from perago.dev.leash import Leash
+from perago.hosting.leash import Leash
 
 folder = Path(sys.argv[1])
 leash = Leash(folder / "watchdog.log")

@@ -16,9 +16,9 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import tool
-from perago.dev.progress import note
 from perago.errors import SetupError
+from perago.hosting import tool
+from perago.hosting.progress import note
 
 # Longer than the slowest build, so that a waiting process outlasts a building one.
 _WAIT_SECONDS = 3600.0
