@@ -23,6 +23,10 @@ class _DataCheck:
     path: str
     format: str
 
+    def check_data(self, workspace: SparkWorkspace) -> None:
+        """Raise ``GuardrailViolation`` if the data is not as it must be."""
+        raise NotImplementedError
+
     def problem(self) -> str | None:
         if problem := workspace_path_problem(self.path):
             return problem
