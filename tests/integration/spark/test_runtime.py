@@ -97,9 +97,10 @@ def test_a_client_without_the_token_is_refused(runtime: OwnRuntime) -> None:
     remote = runtime.remote(never)
     assert remote is not None
     stranger = remote.rpartition("token=")[0] + "token=guessed"
-    with pytest.raises(SparkConnectException, match="UNAUTHENTICATED|Invalid authentication"):
-        session = open_session(stranger, uuid.uuid4().hex)
+    session = open_session(stranger, uuid.uuid4().hex)
+    with pytest.raises(SparkConnectException, match=r"UNAUTHENTICATED|Invalid authentication"):
         session.range(1).count()
+    session.stop()
 
 
 CLIENT = """
