@@ -8,8 +8,11 @@ from pathlib import Path
 
 from perago.errors import ConfigurationError
 
+# Java's idea of these, which is narrower than Python's.
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\f"
 # The key ends at the first `=`, `:` or white space that no backslash stands before.
-_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
+_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])+)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
@@ -17,7 +20,7 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 def read_properties(file: Path) -> dict[str, str]:
     """The entries of a file; errors name lines and never quote them."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode()
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not UTF-8 text") from None
     except OSError as error:
@@ -27,7 +30,7 @@ def read_properties(file: Path) -> dict[str, str]:
         entry = _ENTRY.fullmatch(line)
         if entry is None:
             raise ConfigurationError(f"{file}:{number}: this is not `key=value`")
-        entries[_unescaped(entry["key"])] = _unescaped(entry["value"].rstrip())
+        entries[_unescaped(entry["key"])] = _unescaped(entry["value"])
     return entries
 
 
@@ -39,8 +42,8 @@ def write_properties(entries: Mapping[str, str]) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their numbers: joined where a backslash says so, without comments."""
     held, began = "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.lstrip()
+    for number, raw in enumerate(_LINE_END.split(text), start=1):
+        line = raw.lstrip(_BLANK)
         if not held:
             began = number
             if not line or line[0] in "#!":

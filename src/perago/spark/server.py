@@ -32,7 +32,7 @@ from perago.spark.truststore import build_truststore, java_options
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
 _TRUSTSTORE = "perago-truststore.p12"
-_LOCAL = re.compile(r"local(\[|-cluster\[|$)")
+_LOCAL = re.compile(r"local(\[|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,15 @@ class ConnectSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether everything runs on this machine, with this machine's files and packages."""
+        """Whether functions run below the server itself, with this machine's files and packages."""
         return _LOCAL.match(self.master) is not None
 
     @property
     def stays_on_loopback(self) -> bool:
         """Whether nobody from another machine must reach the driver."""
         host = urlsplit(self.master).hostname
-        return self.is_local or host in {"localhost", LOOPBACK}
+        alone = self.is_local or self.master.startswith("local-cluster[")
+        return alone or host in {"localhost", LOOPBACK}
 
 
 def cluster_python() -> str:

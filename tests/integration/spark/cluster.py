@@ -45,15 +45,21 @@ class StandaloneCluster:
         """What ``PERAGO_SPARK_MASTER`` is set to."""
         return f"spark://{ports.LOOPBACK}:{self.port}"
 
+    @property
+    def conf(self) -> dict[str, str]:
+        """Settings with which an application fits onto its small workers."""
+        return {
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.sql.shuffle.partitions": "2",
+        }
+
     def environment(self) -> dict[str, str]:
         """What a worker that uses the cluster is started with."""
-        return {
-            "PERAGO_SPARK_MASTER": self.url,
-            "PYSPARK_PYTHON": str(self.python),
-            "PERAGO_SPARK_CONF_spark__executor__memory": "512m",
-            "PERAGO_SPARK_CONF_spark__executor__cores": "1",
-            "PERAGO_SPARK_CONF_spark__sql__shuffle__partitions": "2",
+        conf = {
+            f"PERAGO_SPARK_CONF_{key.replace('.', '__')}": value for key, value in self.conf.items()
         }
+        return {"PERAGO_SPARK_MASTER": self.url, "PYSPARK_PYTHON": str(self.python), **conf}
 
     def executor_pids(self) -> list[int]:
         """The JVMs that run tasks, below the worker processes."""
