@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         TaskControls,
         TimeoutPolicy,
     )
+    from perago.tasks.data import require_not_null, require_rows, require_schema, require_unique
     from perago.tasks.definition import task
     from perago.tasks.guardrails import forbid_glob, require_dir, require_file, require_glob
+    from perago.tasks.spark import SparkWorkspace
     from perago.tasks.spec import WorkspaceSpec
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "PeragoError",
     "PublishBudget",
     "RetryPolicy",
+    "SparkWorkspace",
     "TaskControls",
     "TaskFailed",
     "TaskTerminalError",
@@ -37,6 +40,10 @@ __all__ = [
     "require_dir",
     "require_file",
     "require_glob",
+    "require_not_null",
+    "require_rows",
+    "require_schema",
+    "require_unique",
     "task",
 ]
 
@@ -49,8 +56,15 @@ _HOMES = {
         "TaskControls",
         "TimeoutPolicy",
     ),
+    "perago.tasks.data": (
+        "require_not_null",
+        "require_rows",
+        "require_schema",
+        "require_unique",
+    ),
     "perago.tasks.definition": ("task",),
     "perago.tasks.guardrails": ("forbid_glob", "require_dir", "require_file", "require_glob"),
+    "perago.tasks.spark": ("SparkWorkspace",),
     "perago.tasks.spec": ("WorkspaceSpec",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -16,8 +16,8 @@ from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.ports import Lake
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
-from perago.testing import InMemoryLake
-from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, ObjectStore
+from perago.testing import InMemoryLake, InMemoryObjects
+from perago.transfer.inventory import DEFAULT_CONTENT_TYPE
 
 PROTECTED = "protected"
 
@@ -27,7 +27,7 @@ class LakeUnderTest:
     """A fresh repository with a branch ``main``; a branch called ``protected`` is protected."""
 
     lake: Lake
-    objects: ObjectStore
+    objects: LakeFSObjects | InMemoryObjects
     repository: str
     folder: Path
 

@@ -17,6 +17,7 @@ def test_all_is_exactly_the_public_names() -> None:
         "PeragoError",
         "PublishBudget",
         "RetryPolicy",
+        "SparkWorkspace",
         "TaskControls",
         "TaskFailed",
         "TaskTerminalError",
@@ -26,6 +27,10 @@ def test_all_is_exactly_the_public_names() -> None:
         "require_dir",
         "require_file",
         "require_glob",
+        "require_not_null",
+        "require_rows",
+        "require_schema",
+        "require_unique",
         "task",
     }
     assert perago.__all__ == sorted(perago.__all__)

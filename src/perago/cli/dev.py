@@ -102,7 +102,7 @@ def logs(
     data_dir: DataDir = None,
 ) -> None:
     """Print the logs: of one server, or of all with each line's server named."""
-    from perago.dev.server import log_path
+    from perago.hosting.server import log_path
 
     directory = _directory(data_dir)
     for name in [server] if server else list(ServerName):

@@ -20,11 +20,32 @@ def start(
     register: Annotated[
         bool, typer.Option("--register", help="Register the TaskDefs before starting.")
     ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", help="Spark master for Spark tasks: local[*], spark://…, yarn."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+    ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option("--packages", help="Maven coordinates for Spark, separated by commas."),
+    ] = None,
 ) -> None:
     """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
     The first signal stops polling and lets running attempts finish; the second hands them back.
     """
+    from perago.spark.settings import SparkOptions
     from perago.worker.service import serve
 
-    raise typer.Exit(serve(targets, executors=executors, domain=domain, register=register))
+    raise typer.Exit(
+        serve(
+            targets,
+            executors=executors,
+            domain=domain,
+            register=register,
+            spark_options=SparkOptions(master, tuple(conf or ()), packages),
+        )
+    )

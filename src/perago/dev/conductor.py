@@ -6,12 +6,12 @@ import hashlib
 import os
 from pathlib import Path
 
-from perago.dev import ivy, java
-from perago.dev.cache import Cache
 from perago.dev.endpoints import ConductorEndpoint
-from perago.dev.ports import LOOPBACK
-from perago.dev.server import Command, Server, answers, emptied, environment_without
 from perago.errors import SetupError
+from perago.hosting import ivy, java
+from perago.hosting.cache import Cache
+from perago.hosting.ports import LOOPBACK
+from perago.hosting.server import Command, Server, answers, emptied, environment_without
 
 VERSION = "3.32.3"
 _JAR = f"conductor-server-{VERSION}-boot.jar"

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs, process
+from perago.dev import conductor, lakefs
 from perago.dev.endpoints import Endpoints
-from perago.dev.server import described_tail, listens, log_path
 from perago.dev.stack import SERVER_NAMES
 from perago.dev.state import LOCK_FILE, State, load
 from perago.errors import ServerError, SetupError
+from perago.hosting import process
+from perago.hosting.server import described_tail, listens, log_path
 
 
 class Health(StrEnum):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perago.dev.ports import LOOPBACK
+from perago.hosting.ports import LOOPBACK
+from perago.spark.server import loopback_remote
 
 
 class _Value(BaseModel):
@@ -48,8 +49,7 @@ class SparkEndpoint(_Value):
     @classmethod
     def at(cls, port: int, token: str) -> SparkEndpoint:
         """The endpoint of a Spark Connect server on a loopback port."""
-        # `localhost`, not 127.0.0.1: the client sends a token without TLS to that name only.
-        return cls(remote=f"sc://localhost:{port}/;token={token}")
+        return cls(remote=loopback_remote(port, token))
 
 
 class Endpoints(_Value):

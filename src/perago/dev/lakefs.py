@@ -10,14 +10,14 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perago.dev import golang, tool
-from perago.dev.cache import Cache
 from perago.dev.endpoints import LakeFSEndpoint
-from perago.dev.leash import Leash
-from perago.dev.ports import LOOPBACK
-from perago.dev.progress import step
-from perago.dev.server import Command, Server, answers, environment_without, write_private
 from perago.errors import SetupError
+from perago.hosting import golang, tool
+from perago.hosting.cache import Cache
+from perago.hosting.leash import Leash
+from perago.hosting.ports import LOOPBACK
+from perago.hosting.progress import step
+from perago.hosting.server import Command, Server, answers, environment_without, write_private
 
 VERSION = "1.84.0"
 _MODULE = f"github.com/treeverse/lakefs@v{VERSION}"

@@ -13,18 +13,20 @@ from typing import Self
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs, ports, process, tool
-from perago.dev import spark as spark_server
-from perago.dev.cache import Cache
+from perago.dev import conductor, lakefs
 from perago.dev.conductor import Conductor
 from perago.dev.endpoints import Endpoints
 from perago.dev.lakefs import LakeFS
-from perago.dev.leash import Leash
-from perago.dev.progress import note
-from perago.dev.server import Server, await_healthy, log_path
-from perago.dev.spark import Spark
 from perago.dev.state import LOCK_FILE, Secrets, State, claim, load
 from perago.errors import ServerError, SetupError
+from perago.hosting import ports, process, tool
+from perago.hosting.cache import Cache
+from perago.hosting.leash import Leash
+from perago.hosting.progress import note
+from perago.hosting.server import Server, await_healthy, log_path
+from perago.spark import jars
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectServer, ConnectSettings
 
 SERVER_NAMES = ("lakefs", "conductor", "spark")
 _WATCH_SECONDS = 0.5
@@ -41,7 +43,7 @@ def obtain(*, spark: bool = True) -> None:
     lakefs.find_or_build(cache)
     conductor.find_or_fetch(cache)
     if spark:
-        spark_server.find_or_fetch(cache)
+        jars.find_or_fetch(cache)
 
 
 class Stack:
@@ -69,12 +71,16 @@ class Stack:
             max_batch_delay=batch_delay,
         )
         self.conductor = Conductor(data_dir, port["conductor"], self._leash)
-        self.spark = Spark(
+        keys = secrets.lakefs
+        gateway = LakeFSGateway(
+            self.lakefs.endpoint.endpoint, keys.access_key_id, keys.secret_access_key
+        )
+        self.spark = ConnectServer(
             data_dir,
             port["spark"],
             self._leash,
             token=secrets.spark_token,
-            lakefs=self.lakefs.endpoint,
+            settings=ConnectSettings("perago-dev", gateway),
         )
         for server in self.servers:
             server.on_change = self._record

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perago.dev.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
 from perago.dev.lakefs import LakeFSSecrets
-from perago.dev.process import ProcessId
-from perago.dev.server import write_private
 from perago.errors import SetupError
+from perago.hosting.process import ProcessId
+from perago.hosting.server import write_private
 
 _FILE = "stack.json"
 LOCK_FILE = "lock"

@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from perago.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Authorities:
+    """The certificates to trust, as the file that was named and as its text."""
+
+    file: Path
+    # Clients on other machines, which do not have the file, are given the text.
+    pem: str = field(repr=False)
+
+    @classmethod
+    def read(cls, file: Path) -> Authorities:
+        try:
+            pem = file.read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            raise ConfigurationError(
+                f"PERAGO_CA_BUNDLE names {file}, which cannot be read: {error.strerror}"
+            ) from error
+        if "-----BEGIN CERTIFICATE-----" not in pem:
+            raise ConfigurationError(
+                f"PERAGO_CA_BUNDLE names {file}, which holds no certificate",
+                hint="Name a PEM file, which has lines with BEGIN CERTIFICATE.",
+            )
+        return cls(file, pem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +46,10 @@ class LakeFSConnection:
     read_timeout: float = 30.0
     # How long an outage is waited for by requests that may be repeated.
     patience: float = 60.0
+    # The S3 gateway, where it has an address of its own.
+    s3_endpoint: str | None = None
+    # None: those that every client trusts by itself.
+    authorities: Authorities | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint)
@@ -47,5 +76,5 @@ class LakeFSConnection:
 
     @property
     def gateway(self) -> str:
-        """The S3 gateway, which LakeFS serves on the same address."""
-        return self.server
+        """The S3 gateway, which LakeFS serves on the same address unless told otherwise."""
+        return self.s3_endpoint.rstrip("/") if self.s3_endpoint else self.server

@@ -36,6 +36,7 @@ def connect(connection: LakeFSConnection) -> LakeFSClient:
         host=connection.api,
         username=connection.access_key_id,
         password=connection.secret_access_key.get_secret_value(),
+        ssl_ca_cert=str(connection.authorities.file) if connection.authorities else None,
     )
     configuration.retries = False
     return LakeFSClient(configuration)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.store import S3Store
@@ -15,6 +15,9 @@ from obstore.store import S3Store
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import translated
 from perago.lakefs.patience import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 PIECE = 8 << 20
 _PIECES_AHEAD = 3
@@ -80,6 +83,15 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
     obstore reads them all; what is given here wins. The service's own endpoint variable would
     even send our requests to another server.
     """
+    client: ClientConfig = {
+        "allow_http": connection.gateway.startswith("http://"),
+        "connect_timeout": timedelta(seconds=connection.connect_timeout),
+        "read_timeout": timedelta(seconds=connection.read_timeout),
+        # For a whole request, which moves one piece at most, also on a slow line.
+        "timeout": timedelta(seconds=4 * connection.read_timeout),
+    }
+    if connection.authorities is not None:
+        client["root_certificate"] = connection.authorities.pem
     return S3Store(
         repository,
         endpoint=connection.gateway,
@@ -89,13 +101,7 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
         virtual_hosted_style_request=False,
         skip_signature=False,
         s3_express=False,
-        client_options={
-            "allow_http": connection.gateway.startswith("http://"),
-            "connect_timeout": timedelta(seconds=connection.connect_timeout),
-            "read_timeout": timedelta(seconds=connection.read_timeout),
-            # For a whole request, which moves one piece at most, also on a slow line.
-            "timeout": timedelta(seconds=4 * connection.read_timeout),
-        },
+        client_options=client,
         # obstore repeats by itself, also a body that was cut off and a write without an answer.
         retry_config={
             "retry_timeout": timedelta(seconds=connection.patience),

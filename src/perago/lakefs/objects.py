@@ -22,6 +22,8 @@ from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import from_status, translated
 from perago.lakefs.gateway import PIECE, Gateway
 from perago.lakefs.patience import patiently
+from perago.protocol.ports import Change
+from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
 
 Answer = TypeVar("Answer")
@@ -31,7 +33,7 @@ _CONNECTIONS = 32
 
 
 class LakeFSObjects:
-    """Implements the transfer's ``ObjectStore`` port. Safe to use from many threads."""
+    """Implements the ports ``ObjectStore`` and ``Objects``. Safe to use from many threads."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
@@ -42,6 +44,7 @@ class LakeFSObjects:
             maxsize=_CONNECTIONS,
             retries=False,
             timeout=urllib3.Timeout(connection.connect_timeout, connection.read_timeout),
+            ca_cert_data=connection.authorities.pem if connection.authorities else None,
         )
 
     def close(self) -> None:
@@ -49,21 +52,36 @@ class LakeFSObjects:
         self._http.clear()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
-        url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects/ls"
+        url = f"{self._ref_url(repository, ref)}/objects/ls"
         what = f"list {prefix!r} at {ref} of {repository!r}"
+        fields = {"prefix": prefix, "user_metadata": "true"}
+        for item in self._pages(what, url, fields):
+            yield RemoteObject(
+                key=item["path"],
+                size=item.get("size_bytes", 0),
+                checksum=item["checksum"],
+                content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
+                metadata=item.get("metadata") or {},
+            )
+
+    def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
+        what = f"compare branch {staging.branch!r} of {staging.repository!r} with its HEAD"
+        url = f"{self._branch_url(staging.repository, staging.branch)}/diff"
+        return map(_as_change, self._pages(what, url, {}))
+
+    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+        what = f"compare {commit} with {base} in {repository!r}"
+        url = f"{self._ref_url(repository, base)}/diff/{quote(commit, safe='')}"
+        return map(_as_change, self._pages(what, url, {"type": "two_dot"}))
+
+    def _pages(self, what: str, url: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Every object entry of a paginated answer."""
         after = ""
         while True:
-            fields = {"prefix": prefix, "after": after, "amount": _PAGE, "user_metadata": "true"}
-            page = self._request(what, "GET", url, fields, parse=_json)
-            for item in page["results"]:
-                if item["path_type"] == "object":
-                    yield RemoteObject(
-                        key=item["path"],
-                        size=item.get("size_bytes", 0),
-                        checksum=item["checksum"],
-                        content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
-                        metadata=item.get("metadata") or {},
-                    )
+            page = self._request(
+                what, "GET", url, {**fields, "after": after, "amount": _PAGE}, parse=_json
+            )
+            yield from (item for item in page["results"] if item["path_type"] == "object")
             if not page["pagination"]["has_more"]:
                 return
             after = page["pagination"]["next_offset"]
@@ -78,7 +96,7 @@ class LakeFSObjects:
     def _read_through_api(
         self, repository: str, ref: str, key: str, size: int
     ) -> Iterator[memoryview]:
-        url = f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}/objects"
+        url = f"{self._ref_url(repository, ref)}/objects"
         what = f"read object {key!r}"
         for start in range(0, size, PIECE):
             end = min(start + PIECE, size) - 1
@@ -164,8 +182,15 @@ class LakeFSObjects:
     def _repository_url(self, repository: str) -> str:
         return f"{self._connection.api}/repositories/{quote(repository, safe='')}"
 
+    def _ref_url(self, repository: str, ref: str) -> str:
+        return f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}"
+
     def _branch_url(self, repository: str, branch: str) -> str:
         return f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}"
+
+
+def _as_change(item: dict[str, Any]) -> Change:
+    return Change(item["path"], item["type"], item.get("size_bytes", 0))
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from perago.protocol.events import EventSink
-from perago.protocol.ports import Attempts, Clock, Lake, Workspaces
+from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkSessions, Workspaces
 
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """How a task uses its workspace. The checks raise ``GuardrailViolation``."""
+    """How a task uses its workspace. The checks raise ``GuardrailViolation``.
+
+    They get what the body gets: a folder (``Path``) or a Spark workspace.
+    """
 
     prefix: str
     read_only: bool
-    check_pre: Callable[[Path], None]
-    check_post: Callable[[Path], None]
+    check_pre: Callable[[Any], None]
+    check_post: Callable[[Any], None]
+    kind: Literal["file", "spark"] = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,10 @@ class Job:
     workspace: Workspace | None = None
     recovery: Literal["replace", "adopt"] = "replace"
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
+
+    @property
+    def kind(self) -> Literal["file", "spark", "plain"]:
+        return "plain" if self.workspace is None else self.workspace.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,14 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkPorts:
+    """What Spark tasks touch beyond that."""
+
+    sessions: SparkSessions
+    objects: Objects
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """Everything outside that one attempt touches."""
 
@@ -62,3 +77,5 @@ class Ports:
     clock: Clock
     events: EventSink
     policy: Policy = field(default_factory=Policy)
+    # None where no task of the worker is a Spark task.
+    spark: SparkPorts | None = None

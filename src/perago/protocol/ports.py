@@ -8,10 +8,11 @@ or a relocation.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim, Execution
@@ -111,6 +112,54 @@ class Workspaces(Protocol):
     """Makes attempt directories; leaving the context removes one, and never raises for that."""
 
     def open(self, execution: Execution) -> AbstractContextManager[AttemptDirectory]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key of a LakeFS diff; the size is that of the new object."""
+
+    key: str
+    kind: Literal["added", "changed", "removed"]
+    size: int = 0
+
+
+class Objects(Protocol):
+    """The objects of a repository, where no folder stands in for them."""
+
+    def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
+        """What a branch holds beyond its HEAD, in key order."""
+        ...
+
+    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+        """How one commit differs from another, in key order."""
+        ...
+
+    def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
+        """Delete objects; at most 1000 keys. A key that is not there is fine."""
+        ...
+
+
+class SparkSession(Protocol):
+    """One execution's own Spark session."""
+
+    def workspace(self, ref: str, staging: StagingBranch | None = None) -> Any:
+        """What the author's code gets: reads at ``ref``, writes (if at all) to the branch."""
+        ...
+
+    def settle(self) -> int:
+        """Interrupt every operation of the session and wait for their end; how many there were.
+
+        Raises ``BackendError`` when it cannot be said that all of them have ended.
+        """
+        ...
+
+
+class SparkSessions(Protocol):
+    """Opens sessions; leaving the context ends one and its work, and never raises for that."""
+
+    def open(
+        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+    ) -> AbstractContextManager[SparkSession]: ...
 
 
 class Clock(Protocol):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from perago.errors import ConfigurationError
 from perago.settings.model import SECRET_FIELDS, Settings, variable_of
 from perago.settings.sources import (
+    LAKECTL_KEYS,
     Given,
     Source,
     exposed_secrets,
@@ -97,7 +98,7 @@ def _merge(*sources: Source) -> tuple[dict[str, Given], list[str]]:
 
 
 def _covers_lakefs(given: dict[str, Given]) -> bool:
-    return all(name in given for name in Settings.model_fields if name.startswith("lakefs_"))
+    return all(name in given for name in LAKECTL_KEYS)
 
 
 def _wrong_values(error: ValidationError, given: dict[str, Given]) -> list[str]:

@@ -71,6 +71,19 @@ def _read_address(value: object) -> object:
     return Address(host, int(port))
 
 
+def _check_remote(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.startswith("sc://") or not text.isprintable() or " " in text:
+        raise ValueError("write a Spark Connect address, for example sc://spark.example.com:15002")
+    return value
+
+
+def _check_master(value: str) -> str:
+    if not value or not value.isprintable() or value != value.strip():
+        raise ValueError("write a Spark master, for example local[*] or spark://host:7077")
+    return value
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -86,6 +99,7 @@ def _default_workspace_root() -> Path:
 _Url = Annotated[str, AfterValidator(_check_url)]
 _Credential = Annotated[str, AfterValidator(_check_credential)]
 _Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
+_File = Annotated[Path, AfterValidator(_absolute)]
 
 
 def _setting(variable: str, description: str, *, default: Any = None, **rules: Any) -> Any:
@@ -113,6 +127,13 @@ class Settings(BaseSettings):
     lakefs_secret_access_key: _Secret | None = _setting(
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "The secret that belongs to it."
     )
+    lakefs_s3_endpoint: _Url | None = _setting(
+        "PERAGO_LAKEFS_S3_ENDPOINT", "The S3 gateway, where it has an address of its own."
+    )
+    ca_bundle: _File | None = _setting(
+        "PERAGO_CA_BUNDLE",
+        "A PEM file with the authorities to trust, for a LakeFS with a private one.",
+    )
     conductor_server_url: _Url | None = _setting(
         "CONDUCTOR_SERVER_URL", "The Conductor server, with or without `/api` at its end."
     )
@@ -139,6 +160,16 @@ class Settings(BaseSettings):
         "PERAGO_REPLACEMENT",
         "`provenance` replaces only a commit that is recorded as the same task's.",
         default="head-state",
+    )
+    spark_remote: Annotated[SecretStr, AfterValidator(_check_remote)] | None = _setting(
+        "SPARK_REMOTE",
+        "A Spark Connect server to use (`sc://…`); without it, a worker starts its own.",
+    )
+    spark_master: Annotated[str, AfterValidator(_check_master)] = _setting(
+        "PERAGO_SPARK_MASTER", "The master of a worker's own Spark server.", default="local[*]"
+    )
+    spark_properties: _File | None = _setting(
+        "PERAGO_SPARK_PROPERTIES", "A properties file with settings for a worker's own server."
     )
     shutdown_grace_seconds: float = _setting(
         "PERAGO_SHUTDOWN_GRACE_SECONDS",
@@ -181,4 +212,7 @@ def variable_of(field: str) -> str:
     return str(Settings.model_fields[field].validation_alias)
 
 
-SECRET_FIELDS = frozenset({"lakefs_secret_access_key", "conductor_auth_secret"})
+SECRET_FIELDS = frozenset(
+    # The address of a Spark Connect server carries its token.
+    {"lakefs_secret_access_key", "conductor_auth_secret", "spark_remote"}
+)

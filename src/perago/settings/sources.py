@@ -21,7 +21,7 @@ from perago.settings.model import SECRET_FIELDS, Settings, variable_of
 
 ENVIRONMENT = "environment"
 LAKECTL_FILE_VARIABLE = "LAKECTL_CONFIG_FILE"
-_LAKECTL_KEYS = {
+LAKECTL_KEYS = {
     "lakefs_endpoint": ("server", "endpoint_url"),
     "lakefs_access_key_id": ("credentials", "access_key_id"),
     "lakefs_secret_access_key": ("credentials", "secret_access_key"),
@@ -94,7 +94,7 @@ def from_lakectl() -> Source:
     if problem is not None:
         return Source(problems=(problem,))
     values: dict[str, Given] = {}
-    for name, (section, key) in _LAKECTL_KEYS.items():
+    for name, (section, key) in LAKECTL_KEYS.items():
         table = content.get(section) if isinstance(content, dict) else None
         value = table.get(key) if isinstance(table, dict) else None
         if value is not None and value != "":

@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from perago.errors import DefinitionError
 from perago.tasks.controls import TaskControls
+from perago.tasks.guardrails import DataGuardrail
+from perago.tasks.spark import SparkWorkspace
 from perago.tasks.spec import WorkspaceSpec
 
 _ATTRIBUTE = "__perago_task__"
@@ -24,6 +26,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 Body = TypeVar("Body", bound=Callable[..., Any])
+# What a task works on: files in a folder, data through Spark, or nothing but its params.
+Kind = Literal["file", "spark", "plain"]
+_KINDS: dict[object, Kind] = {Path: "file", SparkWorkspace: "spark"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class TaskDefinition:
     params_model: type[BaseModel]
     result_model: type[BaseModel]
     function: Callable[..., Any]
+    kind: Kind
 
 
 _collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=None)
@@ -85,8 +91,10 @@ def task(
 ) -> Callable[[Body], Body]:
     """Make a typed function a task.
 
-    ``(workspace: Path, params: Model) -> Result`` works on files; ``(params: Model) -> Result``
-    needs no workspace. The function itself stays as it is and can be called and tested as such.
+    ``(workspace: Path, params: Model) -> Result`` works on files;
+    ``(workspace: SparkWorkspace, params: Model) -> Result`` works on data through Spark;
+    ``(params: Model) -> Result`` needs no workspace. The function itself stays as it is and can
+    be called and tested as such.
     """
 
     def decorate(function: Body) -> Body:
@@ -102,7 +110,7 @@ def task(
         if texts or signature.params is None or signature.result is None:
             _report(function, str(name), texts)
             return function
-        spec = (workspace or WorkspaceSpec()) if signature.takes_workspace else None
+        spec = None if signature.kind == "plain" else workspace or WorkspaceSpec()
         text = description or inspect.getdoc(function) or name
         definition = TaskDefinition(
             name=name,
@@ -113,6 +121,7 @@ def task(
             params_model=signature.params,
             result_model=signature.result,
             function=function,
+            kind=signature.kind,
         )
         setattr(function, _ATTRIBUTE, definition)
         return function
@@ -134,28 +143,36 @@ def problems_of(value: object) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
-    takes_workspace: bool
+    kind: Kind
     params: type[BaseModel] | None
     result: type[BaseModel] | None
     problems: tuple[str, ...]
 
 
 def _read_signature(function: Callable[..., Any]) -> _Signature:
-    wanted = "write (workspace: Path, params: Model) -> Result or (params: Model) -> Result"
+    wanted = (
+        "write (workspace: Path, params: Model) -> Result, with SparkWorkspace in place of Path "
+        "for a Spark task, or (params: Model) -> Result"
+    )
     if not inspect.isfunction(function) or _only_begins(function):
-        return _Signature(False, None, None, (f"a task must be a plain function: {wanted}",))
+        return _Signature("plain", None, None, (f"a task must be a plain function: {wanted}",))
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError, AttributeError) as error:
-        return _Signature(False, None, None, (f"cannot read the annotations: {error}",))
+        return _Signature("plain", None, None, (f"cannot read the annotations: {error}",))
     parameters = list(inspect.signature(function).parameters.values())
     plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
-    takes_workspace = len(parameters) == 2
     problems: list[str] = []
     if not plain or len(parameters) not in {1, 2}:
-        return _Signature(False, None, None, (f"the parameters do not fit: {wanted}",))
-    if takes_workspace and hints.get(parameters[0].name) is not Path:
-        problems.append(f"the first parameter must be annotated Path: {wanted}")
+        return _Signature("plain", None, None, (f"the parameters do not fit: {wanted}",))
+    kind: Kind = "plain"
+    if len(parameters) == 2:
+        workspace = hints.get(parameters[0].name)
+        kind = _KINDS.get(workspace, "file")
+        if workspace not in _KINDS:
+            problems.append(
+                f"the first parameter must be annotated Path or SparkWorkspace: {wanted}"
+            )
     params, result = hints.get(parameters[-1].name), hints.get("return")
     if not _is_model(params):
         problems.append(
@@ -164,7 +181,7 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
     if not _is_model(result):
         problems.append("the return type must be a pydantic model")
     return _Signature(
-        takes_workspace,
+        kind,
         params if _is_model(params) else None,
         result if _is_model(result) else None,
         tuple(problems),
@@ -209,12 +226,27 @@ def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[st
     if not isinstance(workspace, WorkspaceSpec):
         yield f"workspace must be WorkspaceSpec(…), not {workspace!r}"
         return
-    if not signature.takes_workspace and not signature.problems:
+    if signature.kind == "plain" and not signature.problems:
         yield (
             "a workspace is given but the function does not take one: "
             "add (workspace: Path, …) or drop workspace="
         )
     yield from workspace.problems()
+    if signature.kind == "file" and not signature.problems:
+        yield from _data_guardrail_problems(workspace)
+
+
+def _data_guardrail_problems(workspace: WorkspaceSpec) -> Iterator[str]:
+    """A folder has no Spark session to ask."""
+    for side in ("pre", "post"):
+        guardrails = getattr(workspace, side)
+        for guardrail in guardrails if isinstance(guardrails, Sequence) else ():
+            if isinstance(guardrail, DataGuardrail):
+                yield (
+                    f"WorkspaceSpec.{side}: {guardrail!r} reads data with Spark, and this is a "
+                    "file task: write (workspace: SparkWorkspace, …), or check the files in a "
+                    "function of your own"
+                )
 
 
 def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:

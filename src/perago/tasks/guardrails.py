@@ -1,7 +1,8 @@
 """Guardrails: what must hold of a workspace before and after the body.
 
 Built-in guardrails look at a listing of relative paths, so that they mean the same for a folder
-and for a LakeFS listing. An author's own is any callable that takes the workspace and raises
+and for a LakeFS listing. Those of :mod:`perago.tasks.data` look into the data, with Spark. An
+author's own is any callable that takes the workspace and raises
 :class:`~perago.errors.GuardrailViolation`.
 """
 
@@ -16,8 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from perago.errors import GuardrailViolation
 from perago.tasks.globs import compile_glob, glob_problem, path_problem
+from perago.tasks.spark import SparkWorkspace
 
 _SHOWN = 5
+# Where the functions are that make guardrails; none of them is one itself.
+_FACTORIES = frozenset({__name__, "perago.tasks.data"})
 
 
 @runtime_checkable
@@ -28,7 +32,15 @@ class ListingGuardrail(Protocol):
     def problem(self) -> str | None: ...
 
 
-Guardrail = ListingGuardrail | Callable[[Any], None]
+@runtime_checkable
+class DataGuardrail(Protocol):
+    """A guardrail that reads data, and so needs a Spark workspace."""
+
+    def check_data(self, workspace: SparkWorkspace) -> None: ...
+    def problem(self) -> str | None: ...
+
+
+Guardrail = ListingGuardrail | DataGuardrail | Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +143,11 @@ def forbid_glob(pattern: str) -> CountGlob:
 
 def guardrail_problem(guardrail: object) -> str | None:
     """What is wrong with one entry of ``pre`` or ``post``, or None."""
-    if any(guardrail is it for it in (require_file, require_dir, require_glob, forbid_glob)):
-        # It is a callable that takes one argument, and would pass every workspace.
-        name = getattr(guardrail, "__name__", "")
+    if getattr(guardrail, "__module__", "") in _FACTORIES and inspect.isfunction(guardrail):
+        # It is a callable that may take one argument, and would pass every workspace.
+        name = guardrail.__name__
         return f"{name} needs its argument: write {name}('path')"
-    if isinstance(guardrail, ListingGuardrail):
+    if isinstance(guardrail, ListingGuardrail | DataGuardrail):
         return guardrail.problem()
     if not callable(guardrail):
         return (
@@ -164,6 +176,19 @@ def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
         if isinstance(guardrail, ListingGuardrail):
             paths = list(_files_below(workspace)) if paths is None else paths
             guardrail.check(paths)
+        elif isinstance(guardrail, DataGuardrail):
+            raise TypeError(f"{guardrail!r} needs Spark; the decorator refuses it on a file task")
+        else:
+            guardrail(workspace)
+
+
+def check_spark(guardrails: Sequence[Guardrail], workspace: SparkWorkspace) -> None:
+    """Run guardrails on what a Spark workspace reads; the first violation ends it."""
+    for guardrail in guardrails:
+        if isinstance(guardrail, ListingGuardrail):
+            guardrail.check(workspace.paths())
+        elif isinstance(guardrail, DataGuardrail):
+            guardrail.check_data(workspace)
         else:
             guardrail(workspace)
 

@@ -19,6 +19,7 @@ from perago.testing.faults import (
 )
 from perago.testing.lake import InMemoryLake
 from perago.testing.objects import InMemoryObjects
+from perago.testing.spark import InMemorySpark
 from perago.testing.workflows import TaskSettings
 from perago.testing.workspaces import InMemoryWorkspaces
 
@@ -27,6 +28,7 @@ __all__ = [
     "InMemoryConductor",
     "InMemoryLake",
     "InMemoryObjects",
+    "InMemorySpark",
     "InMemoryWorkspaces",
     "ManualClock",
     "TaskSettings",

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Literal
 
 from perago.errors import BackendRefusedError, NotFoundError
+from perago.protocol.ports import Change
+from perago.protocol.workspace import StagingBranch
 from perago.testing.faults import Faults
-from perago.testing.repository import Repository, StoredObject
+from perago.testing.repository import Repository, StoredObject, Tree
 from perago.transfer.inventory import RemoteObject
 
 _MOST_DELETES = 1000
 
 
 class InMemoryObjects:
-    """Implements ``ObjectStore``."""
+    """Implements ``ObjectStore``, and the protocol's ``Objects``."""
 
     def __init__(
         self,
@@ -40,6 +43,23 @@ class InMemoryObjects:
             ]
 
         yield from self._faults.run("objects.list", do)
+
+    def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
+        def do() -> list[Change]:
+            with self._lock:
+                repo = self._repository(staging.repository)
+                head = repo.branch(staging.branch).head
+                return _diff(repo.tree(head), repo.visible(staging.branch))
+
+        yield from self._faults.run("objects.uncommitted", do)
+
+    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+        def do() -> list[Change]:
+            with self._lock:
+                repo = self._repository(repository)
+                return _diff(repo.tree(repo.resolve(base)), repo.tree(repo.resolve(commit)))
+
+        yield from self._faults.run("objects.changes", do)
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         def do() -> bytes:
@@ -89,3 +109,15 @@ class InMemoryObjects:
                     repo.branches[branch].uncommitted[key] = None
 
         self._faults.run("objects.delete", do)
+
+
+def _diff(before: Tree, after: Tree) -> list[Change]:
+    found: list[Change] = []
+    for key in sorted({*before, *after}, key=str.encode):
+        old, new = before.get(key), after.get(key)
+        if new is None:
+            found.append(Change(key, "removed"))
+        elif old != new:
+            kind: Literal["added", "changed"] = "added" if old is None else "changed"
+            found.append(Change(key, kind, len(new.content)))
+    return found

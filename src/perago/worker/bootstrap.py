@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.connection import ConductorConnection
 from perago.errors import ConfigurationError
-from perago.lakefs.connection import LakeFSConnection
+from perago.lakefs.connection import Authorities, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import EventSink
-from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, Policy, Ports, Workspace
+from perago.protocol.job import (
+    DEFAULT_MERGE_TIMEOUT_SECONDS,
+    Job,
+    Policy,
+    Ports,
+    SparkPorts,
+    Workspace,
+)
 from perago.protocol.ports import Attempts
 from perago.settings import Settings
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.sessions import ConnectSessions, OpenSession
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.guardrails import check_folder
-from perago.tasks.spec import WorkspaceSpec
+from perago.tasks.guardrails import Guardrail, check_folder, check_spark
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
 
@@ -49,20 +57,27 @@ def build_job(definition: TaskDefinition) -> Job:
         params_model=definition.params_model,
         result_model=definition.result_model,
         body=definition.function,
-        workspace=_build_workspace(definition.workspace) if definition.workspace else None,
+        workspace=_build_workspace(definition),
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
     )
 
 
-def _build_workspace(spec: WorkspaceSpec) -> Workspace:
-    def check_pre(folder: Path) -> None:
-        check_folder(spec.pre, folder)
-
-    def check_post(folder: Path) -> None:
-        check_folder(spec.post, folder)
-
-    return Workspace(spec.normal_prefix, spec.read_only, check_pre, check_post)
+def _build_workspace(definition: TaskDefinition) -> Workspace | None:
+    spec = definition.workspace
+    if spec is None:
+        return None
+    kind: Literal["file", "spark"] = "spark" if definition.kind == "spark" else "file"
+    check: Callable[[Sequence[Guardrail], Any], None] = (
+        check_spark if kind == "spark" else check_folder
+    )
+    return Workspace(
+        prefix=spec.normal_prefix,
+        read_only=spec.read_only,
+        check_pre=partial(check, spec.pre),
+        check_post=partial(check, spec.post),
+        kind=kind,
+    )
 
 
 def build_ports(
@@ -71,17 +86,23 @@ def build_ports(
     events: EventSink,
     supervise: Callable[[Attempts], Attempts] = lambda attempts: attempts,
     with_lakefs: bool = True,
+    open_spark: OpenSession | None = None,
 ) -> Ports:
-    """Everything outside that an attempt touches; without LakeFS for workspace-free tasks."""
+    """Everything outside that an attempt touches; without LakeFS for workspace-free tasks.
+
+    ``open_spark`` opens the Spark session of an execution, for Spark tasks.
+    """
     attempts = supervise(ConductorAttempts(conductor_connection(settings)))
     clock, policy = SystemClock(), build_policy(settings)
     if not with_lakefs:
         none = _NotConfigured()
         return Ports(none, attempts, none, clock, events, policy)
     lakefs = lakefs_connection(settings)
-    engine = Engine(LakeFSObjects(lakefs), threads=settings.transfer_threads)
+    objects = LakeFSObjects(lakefs)
+    engine = Engine(objects, threads=settings.transfer_threads)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
-    return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy)
+    spark = SparkPorts(ConnectSessions(objects, open_spark), objects) if open_spark else None
+    return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy, spark)
 
 
 @contextmanager
@@ -125,7 +146,25 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection:
                 "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,
             }
         )
-    return LakeFSConnection(endpoint, key, secret)
+    bundle = settings.ca_bundle
+    return LakeFSConnection(
+        endpoint,
+        key,
+        secret,
+        s3_endpoint=settings.lakefs_s3_endpoint,
+        authorities=Authorities.read(bundle) if bundle else None,
+    )
+
+
+def lakefs_gateway(settings: Settings) -> LakeFSGateway:
+    """The same LakeFS as Spark reaches it."""
+    connection = lakefs_connection(settings)
+    return LakeFSGateway(
+        connection.gateway,
+        connection.access_key_id,
+        connection.secret_access_key.get_secret_value(),
+        settings.ca_bundle,
+    )
 
 
 def conductor_connection(settings: Settings) -> ConductorConnection:

@@ -34,6 +34,8 @@ class Assignment(_Message):
     task: str
     execution: Execution
     payload: dict[str, Any]
+    # Where a Spark task connects to. It carries a token, so it travels on this line only.
+    spark_remote: str | None = Field(default=None, repr=False)
 
 
 class Told(_Message):

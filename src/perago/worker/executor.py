@@ -14,15 +14,21 @@ import queue
 import signal
 import socket
 import sys
+import tempfile
 import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from perago.errors import StaleAttemptError
+from perago.errors import ConfigurationError, StaleAttemptError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim
 from perago.protocol.ports import Attempts
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
+from perago.spark.artifacts import build_artifacts
+from perago.spark.session import open_session
 from perago.tasks.discover import load_tasks
 from perago.worker.bootstrap import build_job, build_ports
 from perago.worker.channel import (
@@ -99,6 +105,25 @@ class SupervisedAttempts:
         return self._attempts.has_ended_before(workflow_instance_id)
 
 
+class AssignedSpark:
+    """Opens the session of the attempt at hand, where its assignment says that Spark is."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._targets = targets
+        self.remote: str | None = None
+
+    def open(self, execution_id: str) -> Any:
+        if self.remote is None:
+            raise ConfigurationError("the supervisor gave this attempt no Spark")
+        # What is shipped from there is on the server when the session is open.
+        with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
+            return open_session(
+                self.remote,
+                execution_id,
+                artifacts=lambda: build_artifacts(self._targets, Path(folder)),
+            )
+
+
 def main(descriptor: int, targets: list[str]) -> None:
     """Serve assignments until the supervisor hangs up."""
     os.set_inheritable(descriptor, False)
@@ -106,7 +131,7 @@ def main(descriptor: int, targets: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=descriptor))
     jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
-    line = Line(channel)
+    line, spark = Line(channel), AssignedSpark(targets)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     settings = load_settings()
     configure_logs(settings)
@@ -115,10 +140,12 @@ def main(descriptor: int, targets: list[str]) -> None:
         events=line.tell,
         supervise=lambda attempts: SupervisedAttempts(attempts, line),
         with_lakefs=needs_lakefs,
+        open_spark=spark.open,
     )
     channel.send(Ready())
     while True:
         assignment = line.assignments.get()
+        spark.remote = assignment.spark_remote
         outcome = run_attempt(
             jobs[assignment.task], assignment.execution, assignment.payload, ports
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -26,6 +26,7 @@ from perago.worker.heartbeat import Heartbeat
 from perago.worker.logs import log_phase
 from perago.worker.metrics import WorkerMetrics
 from perago.worker.report import Delivered, hand_back, report
+from perago.worker.spark_runtime import SparkRuntime, is_spark_task
 
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
@@ -51,6 +52,8 @@ class Office:
     root: Path
     domain: str | None
     metrics: WorkerMetrics
+    # None when no task of this worker is a Spark task.
+    spark: SparkRuntime | None = None
     lost: threading.Event = field(default_factory=threading.Event)
     _busy: int = 0
     _counting: threading.Lock = field(default_factory=threading.Lock)
@@ -113,8 +116,24 @@ class Office:
         self.metrics.handed_back(delivery.task_type)
         _log.info("attempt_handed_back", delivered=given.value)
 
-    def clear(self, execution: Execution, delivery: Delivery, *, evidence: bool) -> None:
-        """Remove what a dead or stopped executor left here, and its staging branch."""
+    def spark_remote(self, definition: TaskDefinition, give_up: Callable[[], bool]) -> str | None:
+        """Where an attempt of a Spark task connects to; the first one starts the server."""
+        if self.spark is None or not is_spark_task(definition):
+            return None
+        return self.spark.remote(give_up)
+
+    def clear(
+        self,
+        execution: Execution,
+        definition: TaskDefinition,
+        delivery: Delivery,
+        *,
+        evidence: bool,
+    ) -> None:
+        """End what a dead or stopped executor began on Spark, and remove what it left."""
+        if self.spark is not None and is_spark_task(definition):
+            # First of all: it may still be writing to the staging branch.
+            self.spark.interrupt(execution.id)
         clear(self.root, execution)
         workspace = delivery.payload.get("workspace")
         repository = workspace.get("repository") if isinstance(workspace, dict) else None

@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
+from perago.hosting import java
+from perago.hosting.cache import Cache
 from perago.lakefs.control import LakeFSControl
 from perago.settings import Settings
+from perago.spark import child, jars
+from perago.spark.settings import ForeignSpark, OwnSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.drift import breaks_contract, compare_taskdefs, updated_taskdef
 from perago.tasks.taskdef import build_taskdef, taskdef_warnings
 from perago.worker.bootstrap import conductor_connection, lakefs_connection
+
+# A cluster may have to start its executors for the first function.
+_PROBE_SECONDS = 180.0
 
 
 @dataclass
@@ -38,7 +45,11 @@ class Findings:
 
 
 def preflight(
-    definitions: Sequence[TaskDefinition], settings: Settings, *, register: bool
+    definitions: Sequence[TaskDefinition],
+    settings: Settings,
+    *,
+    register: bool,
+    spark: ForeignSpark | OwnSpark | None = None,
 ) -> list[str]:
     """Check settings, servers and TaskDefs; the warnings. Raises with everything else."""
     findings = Findings()
@@ -51,8 +62,27 @@ def preflight(
     else:
         _check_taskdefs(conductor, definitions, findings, register=register)
         conductor.close()
+    if spark is not None:
+        _check_spark(spark, findings)
     findings.raise_if_any()
     return findings.warnings
+
+
+def _check_spark(spark: ForeignSpark | OwnSpark, findings: Findings) -> None:
+    """Ask somebody else's server; make sure that an own one could be started."""
+    try:
+        if isinstance(spark, OwnSpark):
+            java.find(java.SPARK)
+            jars.find_or_fetch(Cache.of_user())
+            return
+        request = {"remote": spark.remote.get_secret_value()}
+        answer = child.ask("perago.spark.probe", request, seconds=_PROBE_SECONDS)
+    except PeragoError as error:
+        findings.add(error)
+        return
+    if answer["problems"]:
+        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in answer["problems"]]
+        findings.hints.append("Have the server's operator set what docs/spark.md lists.")
 
 
 def _check_lakefs(settings: Settings, findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,33 +10,48 @@ from dataclasses import replace
 import structlog
 
 from perago.conductor.client import ConductorAttempts
+from perago.errors import ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.settings import Settings, load_settings
+from perago.spark.settings import ForeignSpark, OwnSpark, SparkOptions, resolve_spark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.discover import load_tasks
 from perago.transfer.sweep import Fate, sweep
-from perago.worker.bootstrap import conductor_connection, lakefs_connection
+from perago.worker.bootstrap import conductor_connection, lakefs_connection, lakefs_gateway
 from perago.worker.health import HealthServer
 from perago.worker.logs import configure_logs
 from perago.worker.metrics import WorkerMetrics
 from perago.worker.office import Office
 from perago.worker.preflight import preflight
+from perago.worker.spark_runtime import is_spark_task, open_runtime
 from perago.worker.supervisor import Supervisor
 
 _PULSE_TIMEOUT = 10.0
 _log = structlog.get_logger(__name__)
 
 
-def serve(targets: Sequence[str], *, executors: int, domain: str | None, register: bool) -> int:
+def serve(
+    targets: Sequence[str],
+    *,
+    executors: int,
+    domain: str | None,
+    register: bool,
+    spark_options: SparkOptions,
+) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
     configure_logs(settings)
     definitions = load_tasks(targets)
-    for warning in preflight(definitions, settings, register=register):
+    spark = _resolve_spark(settings, definitions, spark_options)
+    for warning in preflight(definitions, settings, register=register, spark=spark):
         _log.warning("preflight", warning=warning)
     _sweep(settings)
     with ExitStack() as closing:
         office = _open_office(settings, definitions, domain, closing)
+        if spark is not None:
+            _log.info("spark_resolved", **spark.described())
+            office.spark = open_runtime(spark)
+            closing.callback(office.spark.close)
         supervisor = Supervisor(
             office,
             definitions,
@@ -47,6 +63,20 @@ def serve(targets: Sequence[str], *, executors: int, domain: str | None, registe
             HealthServer.from_settings(settings, office.metrics, lambda: supervisor.is_ready)
         )
         return supervisor.run()
+
+
+def _resolve_spark(
+    settings: Settings, definitions: Sequence[TaskDefinition], options: SparkOptions
+) -> ForeignSpark | OwnSpark | None:
+    """The Spark this worker uses; None when none of its tasks needs one."""
+    if not any(is_spark_task(definition) for definition in definitions):
+        if options.given:
+            raise ConfigurationError(
+                f"{', '.join(options.given)}: none of these tasks is a Spark task",
+                hint="Leave the options out.",
+            )
+        return None
+    return resolve_spark(settings, lakefs_gateway(settings), options, os.environ)
 
 
 def _open_office(

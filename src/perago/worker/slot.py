@@ -200,11 +200,34 @@ class Slot:
     def _supervise(
         self, executor: ExecutorProcess, running: _Running, delivery: Delivery
     ) -> Outcome | Stopped:
+        """Give one attempt what it needs, then watch it."""
+        try:
+            remote = self._office.spark_remote(
+                running.definition, lambda: running.reason_to_stop(self._stops) is not None
+            )
+        except BackendError as error:
+            return failure_of(error)
+        if (reason := running.reason_to_stop(self._stops)) is not None:
+            return self._stop(executor, running, delivery, reason)
+        return self._watch(executor, running, delivery, remote)
+
+    def _watch(
+        self,
+        executor: ExecutorProcess,
+        running: _Running,
+        delivery: Delivery,
+        spark_remote: str | None,
+    ) -> Outcome | Stopped:
         """Watch one attempt until it has an outcome or must be stopped."""
         name, channel = running.definition.name, executor.channel
         try:
             channel.send(
-                Assignment(task=name, execution=running.execution, payload=delivery.payload)
+                Assignment(
+                    task=name,
+                    execution=running.execution,
+                    payload=delivery.payload,
+                    spark_remote=spark_remote,
+                )
             )
             while True:
                 message = channel.receive(_TICK_SECONDS)
@@ -233,12 +256,16 @@ class Slot:
         _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
         executor.kill()
         self._executor = None
-        self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
+        self._clear(running, delivery)
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
     def _bury(self, executor: ExecutorProcess, running: _Running, delivery: Delivery) -> Outcome:
         how = executor.reap()
         self._executor = None
         self._deaths += 1
-        self._office.clear(running.execution, delivery, evidence=bool(running.publishing_since))
+        self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
+
+    def _clear(self, running: _Running, delivery: Delivery) -> None:
+        evidence = running.publishing_since is not None
+        self._office.clear(running.execution, running.definition, delivery, evidence=evidence)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perago.dev.process import ProcessId
+from perago.hosting.process import ProcessId
 
 Command = list[str]
 

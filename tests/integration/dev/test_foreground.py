@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from integration.dev.conftest import Foreground, Perago, await_true
-from perago.dev.process import wait_gone
+from perago.hosting.process import wait_gone
 
 pytestmark = pytest.mark.servers
 

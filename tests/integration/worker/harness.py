@@ -43,6 +43,9 @@ class Site:
     conductor: Gate
     domain: str = field(default_factory=lambda: f"d{uuid.uuid4().hex[:12]}")
     workers: list[Worker] = field(default_factory=list)
+    # The modules that workers are started with, and the folder they lie in.
+    targets: tuple[str, ...] = ("bodies",)
+    home: Path = HERE
 
     def __post_init__(self) -> None:
         self.root = self.folder / "workspaces"
@@ -139,8 +142,8 @@ class Worker:
         options = ["-j", str(slots), "--domain", site.domain, "--register"]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "perago", "start", "bodies", *options],
-                cwd=HERE,
+                [sys.executable, "-m", "perago", "start", *site.targets, *options],
+                cwd=site.home,
                 env=environment,
                 stdout=log,
                 stderr=log,

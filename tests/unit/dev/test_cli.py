@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-_FORBIDDEN = ("pyspark", "lakefs_sdk", "conductor", "rich.progress", "perago.dev", "psutil")
+_FORBIDDEN = (
+    "pyspark",
+    "lakefs_sdk",
+    "conductor",
+    "rich.progress",
+    "perago.dev",
+    "perago.hosting",
+    "psutil",
+)
 
 
 def _perago(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import conductor, ivy, lakefs, tool
-from perago.dev.cache import Cache
+from perago.dev import conductor, lakefs
 from perago.errors import SetupError
+from perago.hosting import ivy, tool
+from perago.hosting.cache import Cache
 
 
 def _run(folder: Path, program: str, seconds: float = 30.0) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perago.dev import state
-from perago.dev.process import ProcessId
 from perago.errors import SetupError
+from perago.hosting.process import ProcessId
 
 _PORTS = {"lakefs": 1001, "conductor": 1002, "spark": 1003}
 

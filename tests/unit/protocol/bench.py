@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Policy, Ports, Workspace
+from perago.protocol.job import Job, Policy, Ports, SparkPorts, Workspace
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import Delivery, Workspaces
 from perago.protocol.run import run_attempt
@@ -20,10 +20,12 @@ from perago.testing import (
     Faults,
     InMemoryConductor,
     InMemoryLake,
+    InMemorySpark,
     InMemoryWorkspaces,
     ManualClock,
     TaskSettings,
 )
+from perago.testing.spark import InMemorySparkWorkspace
 
 REPOSITORY = "repo"
 TASK = "task"
@@ -69,6 +71,7 @@ class World:
         self.lake = InMemoryLake(self.faults)
         self.conductor = InMemoryConductor(self.clock, self.faults)
         self.workspaces = InMemoryWorkspaces(self.lake)
+        self.spark = InMemorySpark(self.lake)
         self.events: list[PhaseEvent] = []
         self.policy = policy or Policy()
         self.settings = TaskSettings(TASK, response_timeout_seconds=response_timeout)
@@ -116,6 +119,26 @@ class World:
         space = Workspace("data", read_only, pre, post)
         return Job(TASK, Params, result_model, run, space, recovery, merge_timeout)
 
+    def spark_job(
+        self,
+        body: Callable[[InMemorySparkWorkspace], Any] = nothing,
+        *,
+        read_only: bool = False,
+        pre: Callable[[InMemorySparkWorkspace], None] = nothing,
+        post: Callable[[InMemorySparkWorkspace], None] = nothing,
+        recovery: Literal["replace", "adopt"] = "replace",
+        prefix: str = "data",
+        result_model: type[BaseModel] = Result,
+    ) -> Job:
+        """A job whose body writes to its staging branch and returns a result, or None."""
+
+        def run(workspace: InMemorySparkWorkspace, params: BaseModel) -> Any:
+            found = body(workspace)
+            return Result() if found is None else found
+
+        space = Workspace(prefix, read_only, pre, post, "spark")
+        return Job(TASK, Params, result_model, run, space, recovery)
+
     def ports(self, workspaces: Workspaces | None = None) -> Ports:
         return Ports(
             lake=self.lake,
@@ -124,6 +147,7 @@ class World:
             clock=self.clock,
             events=self.events.append,
             policy=self.policy,
+            spark=SparkPorts(self.spark, self.lake.objects),
         )
 
     def run(self, job: Job, delivery: Delivery | None = None) -> Outcome:

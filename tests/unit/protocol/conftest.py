@@ -14,3 +14,4 @@ def world() -> Iterator[World]:
     # A fault that never happened would leave its test proving nothing.
     assert made.faults.pending == []
     assert made.workspaces.open_count == 0
+    assert made.spark.open_count == 0

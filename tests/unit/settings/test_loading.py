@@ -293,6 +293,7 @@ def test_a_secret_that_is_overridden_gives_no_warning(monkeypatch: pytest.Monkey
 def test_no_representation_shows_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("CONDUCTOR_AUTH_KEY", "key")
+    monkeypatch.setenv("SPARK_REMOTE", f"sc://localhost:15002/;token={SECRET}")
     write(folder / "perago.toml", f'conductor-auth-secret = "{SECRET}"\n')
     loaded = read_settings()
     assert loaded.settings.conductor_auth_secret is not None

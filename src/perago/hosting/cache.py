@@ -1,0 +1,96 @@
+"""A folder of things that are expensive to make: each made once, whole or not at all.
+
+Written by hand because download caches store single files by address; here an artifact is a
+directory that a build or a resolver fills. It is filled under a temporary name on the same file
+system and renamed when complete, under a lock that the kernel lets go of when its holder dies.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from perago.errors import SetupError
+from perago.hosting import tool
+from perago.hosting.progress import note
+
+# Longer than the slowest build, so that a waiting process outlasts a building one.
+_WAIT_SECONDS = 3600.0
+
+
+class Cache:
+    """Artifacts by name; a name holds the version, so that nothing in here ever changes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def of_user(cls) -> Cache:
+        """The cache named by ``PERAGO_CACHE``, else the platform's folder for caches."""
+        chosen = os.environ.get("PERAGO_CACHE")
+        root = Path(chosen) if chosen else platformdirs.user_cache_path("perago")
+        return cls(root.expanduser().absolute())
+
+    def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
+        """The directory of an artifact, made by ``make(empty_directory)`` if it is not there."""
+        final = self.root / name
+        if final.is_dir():
+            return final
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with self._locked(name):
+                # Whoever held the lock before may have made it.
+                if not final.is_dir():
+                    self._make(final, make)
+        except OSError as error:
+            raise self._explained(error) from error
+        return final
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        lock = FileLock(self.root / f"{name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            note(f"waiting for another process that makes {name} …")
+            try:
+                lock.acquire(timeout=_WAIT_SECONDS)
+            except Timeout as error:
+                raise SetupError(
+                    f"another process has been making {name} for an hour",
+                    hint=f"End that process; it holds {lock.lock_file}.",
+                ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _make(self, final: Path, make: Callable[[Path], None]) -> None:
+        partial = final.with_name(f"{final.name}.partial")
+        # With the lock held, a partial directory can only be what a killed process left.
+        _remove(partial)
+        partial.mkdir()
+        try:
+            make(partial)
+            partial.rename(final)
+        finally:
+            _remove(partial)
+
+    def _explained(self, error: OSError) -> SetupError:
+        if error.errno in tool.DISK_FULL:
+            return tool.disk_full(f"could not write to the cache {self.root}")
+        return SetupError(
+            f"could not write to the cache {self.root}: {error.strerror or error}",
+            hint="Point PERAGO_CACHE to a folder that can be written to.",
+        )
+
+
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)

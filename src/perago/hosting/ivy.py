@@ -1,0 +1,122 @@
+"""Fetch JVM artifacts by their coordinates, with the Ivy that ships inside pyspark.
+
+Nothing else that resolves Maven coordinates is installed with Perago, and Spark itself uses this
+very jar. Ivy works in a directory of its own inside the artifact that is being made: a local Maven
+repository of the user, which may hold a POM without its JAR, is never looked at.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from perago.errors import SetupError
+from perago.hosting import java, tool
+from perago.hosting.progress import step
+
+_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """One dependency. A classifier names one file of it; ``transitive`` brings what it needs."""
+
+    organisation: str
+    name: str
+    revision: str
+    classifier: str | None = None
+    transitive: bool = False
+
+    def as_xml(self) -> str:
+        """The dependency as Ivy writes it."""
+        # A POM's own jar is in the configuration `master`, what it needs in the other two.
+        conf = "default->master,compile,runtime" if self.transitive else "default->master"
+        attributes = (
+            f"org={quoteattr(self.organisation)} name={quoteattr(self.name)} "
+            f"rev={quoteattr(self.revision)} transitive={quoteattr(str(self.transitive).lower())}"
+        )
+        if self.classifier is None:
+            return f"<dependency {attributes} conf={quoteattr(conf)}/>"
+        return (
+            f'<dependency {attributes}><artifact name={quoteattr(self.name)} type="jar" ext="jar" '
+            f"m:classifier={quoteattr(self.classifier)}/></dependency>"
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to fetch, how large it is, and what a user can do when it cannot be fetched."""
+
+    title: str
+    dependencies: tuple[Coordinates, ...]
+    excluded_organisations: tuple[str, ...]
+    expected_bytes: int
+    way_round: str
+
+
+def pyspark_home() -> Path:
+    """The folder of the installed pyspark, found without importing it."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise SetupError("pyspark is not installed", hint="Install Perago with its dependencies.")
+    return Path(spec.submodule_search_locations[0])
+
+
+def retrieve(request: Request, target: Path) -> None:
+    """Fetch the files of ``request`` into ``target``."""
+    work = target / ".ivy"
+    work.mkdir()
+    settings, module = work / "settings.xml", work / "ivy.xml"
+    settings.write_text(_settings(work / "cache"))
+    module.write_text(_module(request))
+    jar = next((pyspark_home() / "jars").glob("ivy-*.jar"))
+    command = [str(java.find(java.FETCH)), "-jar", str(jar)]
+    command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default"]
+    command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
+    with step(request.title, request.expected_bytes, "bytes") as advance:
+        tool.run(
+            command,
+            what=request.title,
+            cwd=work,
+            log=work / "ivy.log",
+            seconds=_SECONDS,
+            on_tick=lambda: advance(_bytes_below(work)),
+            way_round=request.way_round,
+        )
+    # Ivy keeps what it fetched and copies it: half a gigabyte that nobody would read again.
+    shutil.rmtree(work)
+
+
+def _settings(cache: Path) -> str:
+    mirror = os.environ.get("PERAGO_MAVEN_REPOSITORY")
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    return (
+        '<ivysettings><settings defaultResolver="maven"/>'
+        f"<caches defaultCacheDir={quoteattr(str(cache))}/>"
+        f'<resolvers><ibiblio name="maven" m2compatible="true"{root}/></resolvers></ivysettings>\n'
+    )
+
+
+def _module(request: Request) -> str:
+    dependencies = "".join(dependency.as_xml() for dependency in request.dependencies)
+    excludes = "".join(f"<exclude org={quoteattr(o)}/>" for o in request.excluded_organisations)
+    return (
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="perago" module="fetched"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}{excludes}</dependencies></ivy-module>\n"
+    )
+
+
+def _bytes_below(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # renamed by Ivy between the listing and the look
+            continue
+    return total

@@ -1,0 +1,77 @@
+"""Servers that do not outlive their parent, however it ends.
+
+Written by hand, because the ready-made ways do not hold. ``PR_SET_PDEATHSIG`` exists on Linux
+only, fires when the *thread* that forked ends, and is lost in scripts that fork again. Exit
+handlers do not run on ``kill -9``. A pipe is closed by the kernel in every case, so a watchdog
+process in a session of its own reads one and ends the servers when it closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perago.hosting.process import GRACE_SECONDS, KILL_SECONDS
+
+_TETHER = Path(__file__).with_name("tether.py")
+_PACKAGE_ROOT = Path(__file__).parents[2]
+
+
+class Leash:
+    """The parent's end: starts processes that the watchdog knows from their first moment."""
+
+    def __init__(self, log: Path) -> None:
+        reading, self._pipe = os.pipe()
+        path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
+        try:
+            with log.open("ab") as output:
+                # A session of its own: Ctrl-C and a closed terminal must not reach the watchdog.
+                self._watchdog = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "perago.hosting.watchdog"],
+                    stdin=reading,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, "PYTHONPATH": path},
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(reading)
+
+    def spawn(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
+    ) -> subprocess.Popen[bytes]:
+        """Start a server in a session of its own, its output appended to ``log``."""
+        tether = [sys.executable, "-I", "-S", str(_TETHER), str(self._pipe)]
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [*tether, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=env,
+                cwd=cwd,
+                pass_fds=[self._pipe],
+                start_new_session=True,
+            )
+
+    def remove_at_end(self, directory: Path) -> None:
+        """Have the watchdog remove ``directory`` too when this process is killed."""
+        os.write(self._pipe, f"remove {directory}\n".encode())
+
+    def release(self) -> None:
+        """Let the servers live on without this process, and end the watchdog."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipe, b"release\n")
+        os.close(self._pipe)
+        try:
+            self._watchdog.wait(GRACE_SECONDS + KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._watchdog.kill()
+            self._watchdog.wait()

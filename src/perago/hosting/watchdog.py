@@ -1,0 +1,36 @@
+"""The process that outlives a killed parent just long enough to end its servers.
+
+Run as ``python -m perago.hosting.watchdog`` by :mod:`perago.hosting.leash`, with the reading end
+of a pipe as its standard input. Lines are ``server PID``, ``remove DIRECTORY`` and ``release``.
+The end of the file without a ``release`` means that the parent is gone, however it went: the
+kernel closes a pipe for a process that got ``kill -9`` too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+
+from perago.hosting import process
+
+
+def watch(lines: Iterable[str]) -> None:
+    """Follow the parent's lines to their end, then end the servers unless released."""
+    servers: list[process.ProcessId] = []
+    directory: str | None = None
+    for line in lines:
+        verb, _, value = line.strip().partition(" ")
+        if verb == "release":
+            return
+        if verb == "server" and (server := process.ProcessId.of(int(value))):
+            servers.append(server)
+        elif verb == "remove":
+            directory = value
+    process.end(servers)
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    watch(sys.stdin)

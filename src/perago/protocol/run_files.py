@@ -1,0 +1,64 @@
+"""The life cycle of a file task, from top to bottom: steps 1 to 10 of the protocol.
+
+Each step takes what the step before produced: ``Pinned`` → ``Executed`` → ``StagedWorkspace`` →
+``Published``. Reporting (11) is the worker's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perago.errors import PostGuardrailViolation, PreGuardrailViolation
+from perago.protocol.checks import Executed, call_body, check_guardrails, check_result
+from perago.protocol.ports import AttemptDirectory
+from perago.protocol.publish import Published
+from perago.protocol.steps import Pinned, Steps
+
+
+def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
+    """Download, run the body on a folder, and publish what it made of it."""
+    phases, spec, job = steps.phases, steps.spec, steps.job
+    with phases("validate"):
+        pinned = steps.pin(payload)
+    if (adopted := steps.adopt(pinned)) is not None:
+        return adopted
+    with steps.ports.workspaces.open(steps.execution) as directory:
+        with phases("download") as details:
+            details.update(directory.fetch(pinned.workspace, spec.prefix))
+        with phases("pre_guardrails"):
+            check_guardrails(spec.check_pre, directory.data, PreGuardrailViolation)
+        with phases("body"):
+            value = call_body(lambda: job.body(directory.data, pinned.params))
+        with phases("check_result"):
+            executed = check_result(job, value)
+            output = steps.output(pinned, executed, pinned.workspace.ref)
+        with phases("post_guardrails"):
+            check_guardrails(spec.check_post, directory.data, PostGuardrailViolation)
+        if spec.read_only:
+            return output
+        published = _publish(steps, pinned, executed, directory)
+    return steps.output(pinned, executed, published.ref)
+
+
+def _publish(
+    steps: Steps, pinned: Pinned, executed: Executed, directory: AttemptDirectory
+) -> Published:
+    """The writable path: fence, stage, fence, publish."""
+    phases = steps.phases
+    with phases("first_fence"):
+        lease = steps.fence.check()
+    with phases("diff") as details:
+        changes = directory.changes()
+        details.update(changes.summary())
+    record = steps.record(pinned, executed)
+    if not changes:
+        return steps.publish(pinned, None, record, lease)
+    with steps.staging_branch(pinned) as staging:
+        with phases("stage") as details:
+            details.update(changes.summary())
+            steps.create(staging, pinned)
+            directory.stage(changes, staging)
+            staged = steps.commit(staging, record)
+        with phases("second_fence"):
+            lease = steps.fence.check()
+        return steps.publish(pinned, staged, record, lease)

@@ -1,0 +1,190 @@
+"""The life cycle of a Spark task, from top to bottom (protocol section 9).
+
+Spark's executors read and write LakeFS themselves, so the order differs from a file task's: the
+staging branch is there before the body, and what the body wrote is judged on the staged commit,
+which nothing that still runs can change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from perago.errors import (
+    BackendError,
+    ConfigurationError,
+    PostGuardrailViolation,
+    PreGuardrailViolation,
+    ProjectionError,
+)
+from perago.protocol.checks import Executed, call_body, check_guardrails, check_result
+from perago.protocol.job import SparkPorts
+from perago.protocol.leftovers import Boundary
+from perago.protocol.ports import SparkSession
+from perago.protocol.steps import Pinned, Steps
+from perago.protocol.workspace import StagedWorkspace, StagingBranch
+
+_MOST_DELETES = 1000
+_MOST_SHOWN = 20
+# Tasks of an interrupted job clear up behind themselves for some seconds after its end.
+_PASSES_AFTER_INTERRUPT = 10
+_QUIET_PASSES = 2
+_BETWEEN_PASSES_SECONDS = 1.0
+
+
+def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
+    """Pin the input and run the body in a Spark session of this execution's own."""
+    phases, spec = steps.phases, steps.spec
+    with phases("validate"):
+        pinned = steps.pin(payload)
+    if (adopted := steps.adopt(pinned)) is not None:
+        return adopted
+    ports = _spark_ports(steps)
+    with ports.sessions.open(steps.execution, pinned.workspace, spec.prefix) as session:
+        with phases("pre_guardrails"):
+            view = session.workspace(pinned.workspace.ref)
+            check_guardrails(spec.check_pre, view, PreGuardrailViolation)
+        if spec.read_only:
+            return _ReadOnly(steps, ports, session, pinned).run()
+        return _Writable(steps, ports, session, pinned).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    steps: Steps
+    ports: SparkPorts
+    session: SparkSession
+    pinned: Pinned
+
+    def _execute(self, workspace: Any) -> tuple[Executed, int]:
+        """The body, the end of whatever it left running (how much), and its result."""
+        steps, phases = self.steps, self.steps.phases
+        with self._interrupted_on_failure(), phases("body"):
+            value = call_body(lambda: steps.job.body(workspace, self.pinned.params))
+        with phases("settle") as details:
+            interrupted = self.session.settle()
+            details["interrupted"] = interrupted
+        with phases("check_result"):
+            executed = check_result(steps.job, value)
+            steps.output(self.pinned, executed, self.pinned.workspace.ref)
+        return executed, interrupted
+
+    @contextmanager
+    def _interrupted_on_failure(self) -> Iterator[None]:
+        """A body that fails must not go on writing while its branch is deleted."""
+        try:
+            yield
+        except Exception:
+            with suppress(BackendError):  # the body's own error is the one to report
+                self.session.settle()
+            raise
+
+    def _check_post(self, ref: str) -> None:
+        with self.steps.phases("post_guardrails"):
+            view = self.session.workspace(ref)
+            check_guardrails(self.steps.spec.check_post, view, PostGuardrailViolation)
+
+
+class _ReadOnly(_Run):
+    """No output, no staging branch, no fence: the result is all there is."""
+
+    __slots__ = ()
+
+    def run(self) -> dict[str, Any]:
+        ref = self.pinned.workspace.ref
+        executed, _ = self._execute(self.session.workspace(ref))
+        self._check_post(ref)
+        return self.steps.output(self.pinned, executed, ref)
+
+
+class _Writable(_Run):
+    """Fence, branch, body, commit, fence, publish."""
+
+    __slots__ = ()
+
+    def run(self) -> dict[str, Any]:
+        steps, phases, pinned = self.steps, self.steps.phases, self.pinned
+        ref = pinned.workspace.ref
+        with phases("first_fence"):
+            steps.fence.check()
+        with steps.staging_branch(pinned) as staging:
+            with phases("branch"):
+                steps.create(staging, pinned)
+            executed, interrupted = self._execute(self.session.workspace(ref, staging))
+            with phases("diff") as details:
+                changed = self._tidy(staging, details, after_interrupt=interrupted > 0)
+            record = steps.record(pinned, executed)
+            staged: StagedWorkspace | None = None
+            if changed:
+                with phases("commit"):
+                    staged = steps.commit(staging, record)
+                with phases("check_commit"):
+                    self._check_commit(staged)
+            self._check_post(staged.commit if staged else ref)
+            with phases("second_fence"):
+                lease = steps.fence.check()
+            published = steps.publish(pinned, staged, record, lease)
+        return steps.output(pinned, executed, published.ref)
+
+    def _tidy(
+        self, staging: StagingBranch, details: dict[str, Any], *, after_interrupt: bool
+    ) -> bool:
+        """Remove leftovers; whether anything else differs from the input."""
+        passes = _PASSES_AFTER_INTERRUPT if after_interrupt else 1
+        counts: Counter[str] = Counter()
+        removed = quiet = 0
+        for turn in range(passes):
+            if turn:
+                self.steps.ports.clock.sleep(_BETWEEN_PASSES_SECONDS)
+            counts, leftovers = self._survey(staging)
+            for start in range(0, len(leftovers), _MOST_DELETES):
+                keys = leftovers[start : start + _MOST_DELETES]
+                self.ports.objects.delete(staging.repository, staging.branch, keys)
+            removed += len(leftovers)
+            quiet = 0 if leftovers else quiet + 1
+            if quiet == _QUIET_PASSES:
+                break
+        details.update(counts, leftovers=removed)
+        return any(counts.values())
+
+    def _survey(self, staging: StagingBranch) -> tuple[Counter[str], list[str]]:
+        boundary = Boundary(self.steps.spec.prefix)
+        counts: Counter[str] = Counter(added=0, changed=0, removed=0)
+        leftovers: list[str] = []
+        for change in self.ports.objects.uncommitted(staging):
+            if boundary.is_leftover(change):
+                leftovers.append(change.key)
+            else:
+                counts[change.kind] += 1
+        return counts, leftovers
+
+    def _check_commit(self, staged: StagedWorkspace) -> None:
+        """The branch could still change when it was surveyed; the commit cannot."""
+        boundary = Boundary(self.steps.spec.prefix)
+        found = self.ports.objects.changes(
+            staged.repository, self.pinned.workspace.ref, staged.commit
+        )
+        refused = [
+            f"  {change.key!r} ({change.kind}): {why}"
+            for change in found
+            if (why := boundary.refusal(change))
+        ]
+        if refused:
+            shown = refused[:_MOST_SHOWN]
+            shown += ["  …"] if len(refused) > _MOST_SHOWN else []
+            raise ProjectionError(
+                f"{len(refused)} changes cannot be published:\n" + "\n".join(shown),
+                hint="Write below workspace.output() only, and wait in the body for every job "
+                "that it starts.",
+            )
+
+
+def _spark_ports(steps: Steps) -> SparkPorts:
+    if steps.ports.spark is None:
+        raise ConfigurationError(
+            "this worker has no Spark", hint="Set SPARK_REMOTE or PERAGO_SPARK_MASTER."
+        )
+    return steps.ports.spark

@@ -1,0 +1,196 @@
+"""The steps that file tasks and Spark tasks take in the same way, each only once in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from perago.errors import (
+    BackendError,
+    InputError,
+    LostReplyError,
+    MixedPublicationError,
+    NotFoundError,
+    PublishFenceError,
+    UnknownOutcomeError,
+)
+from perago.protocol.adoption import find_adoptable, recordable
+from perago.protocol.checks import Executed, check_result, checked_output, validate_params
+from perago.protocol.events import Phases
+from perago.protocol.identity import Execution
+from perago.protocol.job import Job, Ports, Workspace
+from perago.protocol.lease import AttemptFence, Lease
+from perago.protocol.publish import Published, Publisher
+from perago.protocol.record import Record, read_record
+from perago.protocol.workspace import (
+    StagedWorkspace,
+    StagingBranch,
+    WorkspaceInput,
+    parse_input,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The input is valid and its commit exists."""
+
+    workspace: WorkspaceInput
+    params: BaseModel
+    raw_params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one execution; a life cycle puts them in its order."""
+
+    job: Job
+    spec: Workspace
+    execution: Execution
+    ports: Ports
+    phases: Phases
+
+    @property
+    def fence(self) -> AttemptFence:
+        return AttemptFence(self.ports.attempts, self.execution.claim, self.ports.clock)
+
+    def pin(self, payload: dict[str, Any]) -> Pinned:
+        """Check the input, and that what it names is there."""
+        given = parse_input(payload, with_workspace=True)
+        assert given.workspace is not None  # noqa: S101  narrows the type; parse_input checked
+        params = validate_params(self.job, given.params)
+        space, lake = given.workspace, self.ports.lake
+        try:
+            lake.get_commit(space.repository, space.ref)
+        except NotFoundError as error:
+            raise InputError(
+                f"workspace: no commit {space.ref} in repository {space.repository!r}"
+            ) from error
+        hard = self.ports.policy.publish_fence == "hard" and not self.spec.read_only
+        if hard and not lake.has_fence(space.repository, space.ref):
+            raise PublishFenceError(
+                f"PERAGO_PUBLISH_FENCE=hard, but the fence is not in commit {space.ref}",
+                hint=f"Run `perago fence install {space.repository}`, then start a new "
+                "workflow from the branch's HEAD.",
+            )
+        return Pinned(space, params, given.params)
+
+    def adopt(self, pinned: Pinned) -> dict[str, Any] | None:
+        """The output of a dead predecessor's publication, where the task asks for that."""
+        if self.job.recovery != "adopt" or self.spec.read_only:
+            return None
+        with self.phases("adopt") as details:
+            found = find_adoptable(
+                lake=self.ports.lake,
+                attempts=self.ports.attempts,
+                attempt=self.execution.attempt,
+                workspace=pinned.workspace,
+                params=pinned.raw_params,
+                result_model=self.job.result_model,
+            )
+            details["adopted"] = found is not None
+            if found is None:
+                return None
+            head, result = found
+            self.fence.check()
+            details["commit"] = head.id
+            return self.output(pinned, check_result(self.job, result), head.id)
+
+    def record(self, pinned: Pinned, executed: Executed) -> Record:
+        """What the commits of this execution will say about it."""
+        recorded = None
+        if self.job.recovery == "adopt":
+            limit = self.ports.policy.max_recorded_result_bytes
+            recorded, why_not = recordable(executed.result, max_bytes=limit)
+            if why_not:
+                self.phases.tell("result_not_recorded", reason=why_not)
+        return Record.of(
+            self.execution, ref=pinned.workspace.ref, params=pinned.raw_params, result=recorded
+        )
+
+    @contextmanager
+    def staging_branch(self, pinned: Pinned) -> Iterator[StagingBranch]:
+        """Name the branch, and delete it at the end, whatever happened, unless it is evidence.
+
+        Its name is unique to the execution, so deleting is right even when creating it failed.
+        """
+        staging = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
+        evidence = False
+        try:
+            yield staging
+        except (UnknownOutcomeError, MixedPublicationError):
+            evidence = True
+            raise
+        finally:
+            if evidence:
+                self.phases.tell("staging_branch_kept", branch=staging.branch)
+            else:
+                self._delete(staging)
+
+    def create(self, staging: StagingBranch, pinned: Pinned) -> None:
+        """The branch must not exist yet; an existing one fails the attempt."""
+        self.ports.lake.create_branch(staging, pinned.workspace.ref)
+
+    def commit(self, staging: StagingBranch, record: Record) -> StagedWorkspace:
+        try:
+            return self.ports.lake.commit(staging, _message(self.job, record), record.metadata())
+        except LostReplyError as lost:
+            return self._find_commit(staging, lost)
+
+    def publish(
+        self, pinned: Pinned, staged: StagedWorkspace | None, record: Record, lease: Lease
+    ) -> Published:
+        """Walk the publish fence with a staged commit, or with nothing (``None``)."""
+        publisher = Publisher(
+            lake=self.ports.lake,
+            clock=self.ports.clock,
+            policy=self.ports.policy,
+            phases=self.phases,
+            fence=self.fence,
+            execution=self.execution,
+            workspace=pinned.workspace,
+            merge_timeout=self.job.merge_timeout_seconds,
+            message=_message(self.job, record),
+        )
+        with self.phases("publish") as details:
+            published = publisher.publish(staged, record, lease)
+            details.update(ref=published.ref, how=published.how, abandoned=published.abandoned)
+            return published
+
+    def output(self, pinned: Pinned, executed: Executed, ref: str) -> dict[str, Any]:
+        payload = {
+            "workspace": pinned.workspace.payload(ref),
+            "result": executed.result_payload,
+        }
+        return checked_output(self.ports, payload)
+
+    def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
+        """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
+        self.phases.tell("reply_lost", error=str(lost))
+        try:
+            head = self.ports.lake.get_head(staging.repository, staging.branch)
+        except BackendError as error:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from error
+        found = read_record(head)
+        if found is None or found.execution_id != self.execution.id:
+            raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from lost
+        return StagedWorkspace(staging.repository, staging.branch, head.id)
+
+    def _delete(self, staging: StagingBranch) -> None:
+        try:
+            self.ports.lake.delete_branch(staging)
+        except Exception as error:  # noqa: BLE001  cleanup never changes a result
+            self.phases.tell(
+                "staging_cleanup_failed",
+                message="failed to clean staging workspace",
+                branch=staging.branch,
+                error=str(error),
+            )
+
+
+def _message(job: Job, record: Record) -> str:
+    """A commit message for people; nothing reads it."""
+    return f"{job.name}: {record.reference_name} of workflow {record.workflow_instance_id}"

@@ -1,0 +1,16 @@
+"""``python -m perago.spark.interrupting``: end an execution's Spark work, for a supervisor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perago.spark.child import answer
+from perago.spark.session import interrupt
+
+
+def _handle(request: dict[str, Any]) -> dict[str, Any]:
+    return {"interrupted": interrupt(request["remote"], request["execution_id"])}
+
+
+if __name__ == "__main__":
+    answer(_handle)

@@ -1,0 +1,106 @@
+"""One Spark Connect session per execution.
+
+Its id comes from the execution's, so that somebody else (the supervisor, when it has killed the
+executor) can find the session and end what runs in it. A released session's id is never taken
+again by the server: an execution that was ended this way cannot begin anew.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Set by a worker on the server it starts in local mode: its functions run in the worker's own
+# interpreter, with the worker's own modules.
+SHARES_MODULES = "spark.perago.sharesModules"
+# The server's sessions belong to a user; with another name nobody would find ours again.
+_USER = "perago"
+_NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
+# The client's own policy would wait for ten minutes for a server that died.
+_TRIES = 8
+_LONGEST_PAUSE_MS = 4000
+_NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
+
+
+def session_id(execution_id: str) -> str:
+    """The UUID of an execution's session."""
+    try:
+        return str(uuid.UUID(execution_id))
+    except ValueError:
+        return str(uuid.uuid5(_NAMESPACE, execution_id))
+
+
+def session_remote(remote: str, execution_id: str) -> str:
+    """The connection string of an execution's session."""
+    head, parameters = _split(remote)
+    parameters.setdefault("user_id", _USER)
+    parameters["session_id"] = session_id(execution_id)
+    return f"{head}/;" + ";".join(f"{key}={value}" for key, value in parameters.items())
+
+
+def _split(remote: str) -> tuple[str, dict[str, str]]:
+    head, _, rest = remote.partition("/;")
+    pairs = (item.partition("=") for item in rest.split(";") if item)
+    return head.rstrip("/"), {key: value for key, _, value in pairs}
+
+
+def open_session(
+    remote: str, execution_id: str, *, artifacts: Callable[[], Artifacts] | None = None
+) -> SparkSession:
+    """Connect as an execution; whoever opened it calls ``stop()``.
+
+    ``artifacts`` is asked for what executors lack, unless the server shares our modules.
+    """
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(session_remote(remote, execution_id)).create()
+    try:
+        _bound_retries(session)
+        session.addTag(f"perago-{execution_id}")
+        if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
+            _ship(session, artifacts())
+    except BaseException:
+        session.stop()
+        raise
+    return session
+
+
+def _bound_retries(session: Any) -> None:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    policy = DefaultPolicy(max_retries=_TRIES, max_backoff=_LONGEST_PAUSE_MS)
+    session.client.set_retry_policies([policy])
+
+
+def _ship(session: SparkSession, artifacts: Artifacts) -> None:
+    session.addArtifacts(artifacts.archive_uri, archive=True)
+    session.addArtifacts(str(artifacts.modules), pyfile=True)
+    session.conf.set(INTERPRETER_SETTING, INTERPRETER)
+
+
+def interrupt(remote: str, execution_id: str) -> int:
+    """End everything that runs in an execution's session, and the session; how much ran.
+
+    Nothing may be there any more, which is what was wanted.
+    """
+    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.sql import SparkSession
+
+    session: Any = SparkSession.builder.remote(session_remote(remote, execution_id)).create()
+    try:
+        _bound_retries(session)
+        ended = len(session.interruptAll())
+        session.client.release_session()
+    except SparkConnectException as error:
+        if any(sign in str(error) for sign in _NO_SESSION):
+            return 0
+        raise
+    finally:
+        session.client.close()
+    return ended

@@ -1,0 +1,97 @@
+"""The protocol's port to Spark: a Connect session per execution, workspaces on it, its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from perago.errors import BackendUnavailableError
+from perago.protocol.identity import Execution
+from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.spark.operations import await_end
+from perago.tasks.spark import SparkWorkspace
+from perago.transfer.inventory import ObjectStore, listing_prefix, project
+
+# An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
+_SETTLE_SECONDS = 60.0
+
+OpenSession = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSession:
+    """Implements ``SparkSession`` of the protocol's ports."""
+
+    session: Any
+    store: ObjectStore
+    repository: str
+    prefix: str
+
+    def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
+        return SparkWorkspace(
+            self.session,
+            self._uri(ref),
+            self._uri(staging.branch) if staging else None,
+            list_paths=lambda: self._paths(ref),
+        )
+
+    def settle(self) -> int:
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        seen: set[str] = set()
+        with _translated("end the work of this execution"):
+            # A body with threads of its own may start one operation while another is ended.
+            while begun := set(self.session.interruptAll()) - seen:
+                seen |= begun
+                for operation_id in begun:
+                    await_end(self.session, operation_id, deadline)
+        return len(seen)
+
+    def close(self) -> None:
+        """End what runs and the session; the server forgets both also without us."""
+        with suppress(Exception):
+            self.session.interruptAll()
+        with suppress(Exception):
+            self.session.stop()
+
+    def _paths(self, ref: str) -> list[str]:
+        listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))
+        return list(project(listing, self.prefix).files)
+
+    def _uri(self, ref: str) -> str:
+        return f"s3a://{self.repository}/{ref}/{listing_prefix(self.prefix)}".rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSessions:
+    """Implements ``SparkSessions``. ``open_session`` takes an execution's id."""
+
+    store: ObjectStore
+    open_session: OpenSession
+
+    @contextmanager
+    def open(
+        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+    ) -> Iterator[ConnectSession]:
+        with _translated("open a session"):
+            session = self.open_session(execution.id)
+        opened = ConnectSession(session, self.store, workspace.repository, prefix)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Spark's errors as ours; they are made of several libraries' and share no base."""
+    try:
+        yield
+    except Exception as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise BackendUnavailableError(
+            f"Spark could not {what}: {type(error).__name__}: {first_line}",
+            hint="Check that the Spark Connect server is up; its own log says more.",
+        ) from error

@@ -1,0 +1,114 @@
+"""What the author of a Spark task gets in the place of a folder. Imports no pyspark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perago.tasks.globs import path_problem
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+
+DEFAULT_FORMAT = "parquet"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
+# Hadoop expands {a,b/c} in a path to read before it looks at the slashes.
+_SEPARATORS = re.compile(r"[/{},]")
+
+
+class SparkWorkspace:
+    """A versioned workspace that Spark reads and writes where it is.
+
+    ``input()`` is the immutable commit the task starts from; ``output()`` is a branch of this
+    execution's own, published as one commit if everything holds. Both are folders to Spark.
+
+    In a guardrail the workspace is the commit under check (the input before the body, the staged
+    commit after it), and has no output. In a unit test any two folders that Spark can reach do:
+    ``SparkWorkspace(spark, "file:///tmp/in", "file:///tmp/out")``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        input_uri: str,
+        output_uri: str | None = None,
+        *,
+        list_paths: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._input = input_uri
+        self._output = output_uri
+        self._list_paths = list_paths
+        self._paths: tuple[str, ...] | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark Connect session of this execution."""
+        return self._spark
+
+    def input(self, path: str = "") -> str:
+        """Where ``path`` (a Hadoop glob is fine) is in the commit that the task reads."""
+        return _join(self._input, path)
+
+    def output(self, path: str = "") -> str:
+        """Where ``path`` is on the branch that the task writes."""
+        if self._output is None:
+            raise RuntimeError(
+                "this workspace has no output: a guardrail writes nothing, and neither does a "
+                "task with WorkspaceSpec(read_only=True)"
+            )
+        return _join(self._output, path)
+
+    def read(
+        self,
+        path: str = "",
+        *,
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+        schema: Any = None,
+        **options: Any,
+    ) -> DataFrame:
+        """A DataFrame of what is at ``input(path)``."""
+        return self._spark.read.load(self.input(path), format=format, schema=schema, **options)
+
+    def write(
+        self,
+        frame: DataFrame,
+        path: str,
+        *,
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+        mode: str = "overwrite",
+        partition_by: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        """Write a DataFrame to ``output(path)``; what the input has there is replaced."""
+        target = self.output(path)
+        writer = frame.write.format(format).mode(mode).options(**options)
+        (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
+
+    def paths(self) -> Sequence[str]:
+        """The relative paths of all objects in the commit that the task reads; listed once."""
+        if self._list_paths is None:
+            raise RuntimeError("this workspace was made without a listing: give it list_paths=")
+        if self._paths is None:
+            self._paths = tuple(self._list_paths())
+        return self._paths
+
+
+def _join(root: str, path: str) -> str:
+    if path == "":
+        return root
+    if problem := workspace_path_problem(path):
+        raise ValueError(problem)
+    return f"{root.removesuffix('/')}/{path}"
+
+
+def workspace_path_problem(path: object) -> str | None:
+    """Why ``path`` is no place inside a workspace, or None."""
+    if problem := path_problem(path):
+        return problem
+    text = str(path)
+    if ".." in _SEPARATORS.split(text) or _CONTROL.search(text):
+        return f"{path!r}: write a relative path without '..', backslashes or control characters"
+    return None

@@ -1,0 +1,188 @@
+"""The Spark of a worker: somebody else's Connect server, or one that the worker keeps running.
+
+Its own is started by the first attempt that needs it. A thread of its own starts it, watches it,
+and starts it again when it dies, after a pause that grows. It ends with the worker: when the
+supervisor is killed, the watchdog of :mod:`perago.hosting.leash` ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from perago.errors import BackendError, BackendUnavailableError, PeragoError, ServerError
+from perago.hosting import ports
+from perago.hosting.leash import Leash
+from perago.hosting.server import log_path
+from perago.spark import child
+from perago.spark.server import ConnectServer, ConnectSettings
+from perago.spark.settings import ForeignSpark, OwnSpark
+from perago.tasks.definition import TaskDefinition
+
+_TICK_SECONDS = 0.2
+_LONGEST_PAUSE = 30.0
+# A server that lived this long was well; its death begins a new count.
+_GOOD_LIFE_SECONDS = 120.0
+_INTERRUPT_SECONDS = 30.0
+_log = structlog.get_logger(__name__)
+
+
+def is_spark_task(definition: TaskDefinition) -> bool:
+    """Whether a task's attempts need a Spark."""
+    return getattr(definition, "kind", None) == "spark"
+
+
+class SparkRuntime(Protocol):
+    """Safe to use from all slots' threads."""
+
+    def remote(self, give_up: Callable[[], bool]) -> str | None:
+        """The connection string, waited for while a server starts; None after ``give_up``."""
+        ...
+
+    def interrupt(self, execution_id: str) -> None:
+        """End an execution's Spark work; never raises, and is bounded in time."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_runtime(spark: ForeignSpark | OwnSpark) -> SparkRuntime:
+    """The runtime for resolved settings; nothing is started yet."""
+    if isinstance(spark, ForeignSpark):
+        return ForeignRuntime(spark.remote.get_secret_value())
+    return OwnRuntime(spark.connect)
+
+
+class ForeignRuntime:
+    """A server that others run."""
+
+    def __init__(self, remote: str) -> None:
+        self._remote = remote
+
+    def remote(self, give_up: Callable[[], bool]) -> str | None:
+        return self._remote
+
+    def interrupt(self, execution_id: str) -> None:
+        _interrupt(self._remote, execution_id)
+
+    def close(self) -> None:
+        """It is not ours to stop."""
+
+
+class OwnRuntime:
+    """A server that this worker runs."""
+
+    def __init__(self, settings: ConnectSettings) -> None:
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._remote: str | None = None
+        self._failures = 0
+        self._failure: PeragoError | None = None
+
+    def remote(self, give_up: Callable[[], bool]) -> str | None:
+        """Start the server if nobody has; wait for it. Raises when this start fails."""
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep, name="perago-spark", daemon=True)
+                self._thread.start()
+            failures = self._failures
+            while self._remote is None:
+                if self._failures > failures and self._failure is not None:
+                    raise BackendUnavailableError(
+                        f"Spark could not be started: {self._failure}", hint=self._failure.hint
+                    )
+                if give_up() or self._closing.is_set():
+                    return None
+                self._changed.wait(_TICK_SECONDS)
+            return self._remote
+
+    def interrupt(self, execution_id: str) -> None:
+        # With the server gone, so is whatever ran on it.
+        if (remote := self._remote) is not None:
+            _interrupt(remote, execution_id)
+
+    def close(self) -> None:
+        """Stop the server and wait until it is gone."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="perago-spark-"))
+        log_path(folder, "any").parent.mkdir(mode=0o700)
+        leash = Leash(log_path(folder, "watchdog"))
+        leash.remove_at_end(folder)
+        deaths = 0
+        try:
+            while not self._closing.is_set():
+                began = time.monotonic()
+                self._live_once(folder, leash)
+                lived = time.monotonic() - began
+                deaths = 1 if lived > _GOOD_LIFE_SECONDS else deaths + 1
+                self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
+        finally:
+            leash.release()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _live_once(self, folder: Path, leash: Leash) -> None:
+        """One life of the server, from its start to its end, whoever ends it."""
+        # A new port and a new token each time: nobody else may have taken the old port since.
+        port = ports.choose(["spark"], {})["spark"]
+        token = secrets.token_urlsafe(32)
+        server = ConnectServer(folder, port, leash, token=token, settings=self._settings)
+        try:
+            self._start(server)
+            while not self._closing.wait(_TICK_SECONDS):
+                server.raise_if_dead()
+        except (PeragoError, OSError) as error:
+            self._fail(error if isinstance(error, PeragoError) else ServerError(str(error)))
+        finally:
+            self._remote = None
+            with contextlib.suppress(ServerError):
+                server.stop()
+
+    def _start(self, server: ConnectServer) -> None:
+        began = time.monotonic()
+        server.launch(server.prepare())
+        while not server.healthy():
+            server.raise_if_dead()
+            if time.monotonic() - began > server.startup_seconds:
+                raise server.failed(f"was not healthy after {server.startup_seconds:.0f} s")
+            if self._closing.wait(_TICK_SECONDS):
+                return
+        with self._changed:
+            self._remote = server.remote
+            self._changed.notify_all()
+        seconds = round(time.monotonic() - began, 1)
+        _log.info("spark_started", pid=server.pid, port=server.port, seconds=seconds)
+
+    def _fail(self, error: PeragoError) -> None:
+        if self._closing.is_set():
+            return
+        _log.error("spark_died", reason=str(error))
+        with self._changed:
+            self._remote = None
+            self._failures += 1
+            self._failure = error
+            self._changed.notify_all()
+
+
+def _interrupt(remote: str, execution_id: str) -> None:
+    request = {"remote": remote, "execution_id": execution_id}
+    try:
+        answer = child.ask("perago.spark.interrupting", request, seconds=_INTERRUPT_SECONDS)
+    except BackendError as error:
+        _log.warning("spark_interrupt_failed", reason=str(error))
+        return
+    _log.info("spark_interrupted", operations=answer["interrupted"])

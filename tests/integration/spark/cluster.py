@@ -1,0 +1,153 @@
+"""A real standalone cluster for tests: a master and workers, each a process of its own.
+
+Its Python is a plain environment with only what pyspark itself needs (pandas, pyarrow and their
+needs): neither Perago nor pydantic nor obstore. What runs there came by Spark's own means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from integration.worker.harness import until
+from perago.hosting import ivy, java, ports
+from perago.hosting.leash import Leash
+from perago.hosting.process import ProcessId, end
+from perago.hosting.server import listens
+from perago.spark import jars
+
+_CLIENT_NEEDS = ("pandas", "pyarrow")
+_START_SECONDS = 90.0
+
+
+@dataclass
+class StandaloneCluster:
+    """Made by :func:`standalone_cluster`; its processes are there to be killed by tests."""
+
+    folder: Path
+    python: Path
+    port: int
+    master: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """What ``PERAGO_SPARK_MASTER`` is set to."""
+        return f"spark://{ports.LOOPBACK}:{self.port}"
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Settings with which an application fits onto its small workers."""
+        return {
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.sql.shuffle.partitions": "2",
+        }
+
+    def environment(self) -> dict[str, str]:
+        """What a worker that uses the cluster is started with."""
+        conf = {
+            f"PERAGO_SPARK_CONF_{key.replace('.', '__')}": value for key, value in self.conf.items()
+        }
+        return {"PERAGO_SPARK_MASTER": self.url, "PYSPARK_PYTHON": str(self.python), **conf}
+
+    def executor_pids(self) -> list[int]:
+        """The JVMs that run tasks, below the worker processes."""
+        pids = []
+        for worker in self.workers:
+            if identity := ProcessId.of(worker.pid):
+                pids += [child.pid for child in identity.descendants()]
+        return pids
+
+
+@contextlib.contextmanager
+def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[StandaloneCluster]:
+    """Start a cluster of one-core workers with bounded memory, and end it with the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = ports.choose(["master", *(f"worker-{n}" for n in range(workers))], {})
+    leash = Leash(folder / "watchdog.log")
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        python = plain_python(folder / "python")
+        port = chosen["master"]
+        arguments = ["--host", ports.LOOPBACK, "--port", str(port), "--webui-port", "0"]
+        master = _start(leash, folder, "master", "deploy.master.Master", arguments)
+        started.append(master)
+        until(lambda: listens(port), "the master to listen", _START_SECONDS)
+        cluster = StandaloneCluster(folder, python, port, master)
+        for number in range(workers):
+            name = f"worker-{number}"
+            arguments = ["--host", ports.LOOPBACK, "--port", str(chosen[name])]
+            arguments += ["--webui-port", "0", "--cores", "1", "--memory", "600m"]
+            arguments += ["--work-dir", str(folder / name), cluster.url]
+            worker = _start(leash, folder, name, "deploy.worker.Worker", arguments)
+            started.append(worker)
+            cluster.workers.append(worker)
+        log = folder / "master.log"
+        until(
+            lambda: log.read_text().count("Registering worker") >= workers,
+            "the workers to register",
+            _START_SECONDS,
+        )
+        yield cluster
+    finally:
+        end([identity for child in started if (identity := ProcessId.of(child.pid))])
+        for child in started:
+            child.wait(10)
+        leash.release()
+
+
+def _start(
+    leash: Leash, folder: Path, name: str, main: str, arguments: list[str]
+) -> subprocess.Popen[bytes]:
+    executable = java.find(java.SPARK)
+    home = ivy.pyspark_home()
+    env = {
+        "PATH": os.environ["PATH"],
+        "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": jars.SCALA,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": ports.LOOPBACK,
+        "JAVA_HOME": str(executable.parents[1]),
+    }
+    command = [str(executable), "-Xmx256m", "-cp", f"{home}/jars/*"]
+    command += [f"org.apache.spark.{main}", *arguments]
+    return leash.spawn(command, env=env, cwd=folder, log=folder / f"{name}.log")
+
+
+def plain_python(folder: Path) -> Path:
+    """An environment that has pandas and pyarrow and nothing of Perago; its interpreter."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    for distribution in sorted(_closure(_CLIENT_NEEDS)):
+        for file in importlib.metadata.files(distribution) or []:
+            top = file.parts[0]
+            source = Path(str(file.locate())).parents[len(file.parts) - 1] / top
+            if top != ".." and not (site / top).exists() and source.exists():
+                (site / top).symlink_to(source)
+    return folder / "bin" / Path(sys.executable).name
+
+
+def _closure(names: tuple[str, ...]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for text in importlib.metadata.requires(name) or []:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+    return found

@@ -1,0 +1,68 @@
+"""Connect servers and clusters that tests start themselves, and workers with Spark tasks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.world import Servers
+from integration.spark.cluster import StandaloneCluster, standalone_cluster
+from integration.worker.conftest import site
+from integration.worker.harness import Site
+from perago import dev
+from perago.hosting import ports
+from perago.hosting.leash import Leash
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectServer, ConnectSettings
+
+__all__ = ["site"]
+Serve = Callable[[ConnectSettings], ConnectServer]
+
+
+@pytest.fixture(scope="session")
+def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
+    clients = Servers(endpoints)
+    yield clients
+    clients.close()
+
+
+@pytest.fixture(scope="session")
+def gateway(endpoints: dev.Endpoints) -> LakeFSGateway:
+    lakefs = endpoints.lakefs
+    return LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
+
+
+@pytest.fixture
+def spark_site(site: Site) -> Site:
+    """Workers whose tasks are Spark tasks."""
+    site.targets, site.home = ("spark_bodies",), Path(__file__).parent
+    return site
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Start Connect servers that are nobody's; they end with the module."""
+    with contextlib.ExitStack() as closing:
+
+        def start(settings: ConnectSettings) -> ConnectServer:
+            folder = tmp_path_factory.mktemp("connect")
+            (folder / "logs").mkdir()
+            leash = Leash(folder / "watchdog.log")
+            closing.callback(leash.release)
+            port = ports.choose(["spark"], {})["spark"]
+            server = ConnectServer(folder, port, leash, token="token", settings=settings)
+            closing.callback(server.stop)
+            server.start()
+            return server
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A standalone cluster of a master and two workers, for the whole session."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as running:
+        yield running

@@ -1,0 +1,89 @@
+"""On a standalone cluster whose Python has nothing of ours, what a session needs travels along."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.world import World
+from integration.spark.cluster import StandaloneCluster
+from integration.spark.conftest import Serve
+from perago.spark.artifacts import build_artifacts
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectSettings
+from perago.spark.session import open_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
+
+AUTHOR = """
+from pydantic import BaseModel
+from perago import task
+class Price(BaseModel):
+    cents: int
+def in_euro(cents):
+    return Price(cents=cents).cents / 100
+"""
+
+
+@pytest.fixture(scope="module")
+def remote(cluster: StandaloneCluster, serve: Serve, gateway: LakeFSGateway) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        yield serve(ConnectSettings("cluster", gateway, cluster.url, cluster.conf)).remote
+
+
+@pytest.fixture
+def session(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A session of a worker that was started with the author's module."""
+    (tmp_path / "author_of_test.py").write_text(AUTHOR)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    __import__("author_of_test")
+    monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
+    opened = open_session(
+        remote,
+        uuid.uuid4().hex,
+        artifacts=lambda: build_artifacts(["author_of_test"], tmp_path),
+    )
+    yield opened
+    opened.stop()
+
+
+def test_a_function_of_the_author_s_module_runs_where_only_pandas_and_pyarrow_are(
+    session: Any, cluster: StandaloneCluster
+) -> None:
+    from pyspark.sql.functions import udf
+
+    author = sys.modules["author_of_test"]
+    rows = session.range(4).select(udf(author.in_euro, "double")("id").alias("euro")).collect()
+    assert [row.euro for row in rows] == [0.0, 0.01, 0.02, 0.03]
+
+
+def test_perago_and_compiled_packages_come_from_the_session_s_own_files(
+    session: Any, cluster: StandaloneCluster
+) -> None:
+    def look(batches: Any) -> Any:
+        import importlib
+        import sys
+
+        names = ("obstore", "perago.lakefs.objects")
+        files = [importlib.import_module(name).__file__ for name in names]
+        for batch in batches:
+            yield type(batch).from_pydict({"place": [sys.executable, *files]})
+
+    rows = session.range(1, numPartitions=1).mapInArrow(look, "place string").collect()
+    interpreter, obstore, perago = (row.place for row in rows)
+    assert interpreter == str(cluster.python)
+    assert "perago_packages/lib/obstore" in obstore
+    assert "perago_modules.zip/perago" in perago
+    assert all(str(cluster.folder) in place for place in (obstore, perago))
+
+
+def test_executors_write_to_lakefs_and_read_it_back(session: Any, world: World) -> None:
+    uri = f"s3a://{world.repository}/main/table"
+    session.range(1000).repartition(2).write.parquet(uri)
+    assert session.read.parquet(uri).count() == 1000

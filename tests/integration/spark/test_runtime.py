@@ -1,0 +1,211 @@
+"""The Connect server that a worker keeps: started once, closed to others, ended with its owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.errors.exceptions.connect import SparkConnectException
+
+from integration.worker.harness import until
+from perago import dev
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectSettings
+from perago.spark.session import SHARES_MODULES, open_session
+from perago.worker.spark_runtime import OwnRuntime
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def settings(endpoints: dev.Endpoints) -> ConnectSettings:
+    lakefs = endpoints.lakefs
+    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
+    return ConnectSettings("test", gateway, "local[2]", {SHARES_MODULES: "true"})
+
+
+@pytest.fixture(scope="module")
+def runtime(settings: ConnectSettings) -> Iterator[OwnRuntime]:
+    running = OwnRuntime(settings)
+    yield running
+    running.close()
+
+
+def never() -> bool:
+    return False
+
+
+def java_children(pid: int | None = None) -> list[psutil.Process]:
+    found = psutil.Process(pid).children(recursive=True)
+    return [child for child in found if child.is_running() and "java" in child.name()]
+
+
+def server_of(remote: str) -> psutil.Process:
+    port = int(remote.split("/;")[0].rpartition(":")[2])
+    [server] = [
+        child
+        for child in java_children()
+        if any(at.laddr.port == port for at in child.net_connections())
+    ]
+    return server
+
+
+def test_the_first_of_many_that_ask_starts_it_and_all_get_the_same(runtime: OwnRuntime) -> None:
+    assert java_children() == []
+    answers: list[str | None] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(runtime.remote(never))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4
+    [remote] = set(answers)
+    assert remote is not None
+    assert len(java_children()) == 1
+
+
+def test_it_listens_on_loopback_only_and_shows_no_secret(
+    runtime: OwnRuntime, settings: ConnectSettings
+) -> None:
+    remote = runtime.remote(never)
+    assert remote is not None
+    server = server_of(remote)
+    listening = [at for at in server.net_connections() if at.status == psutil.CONN_LISTEN]
+    hosts = {at.laddr.ip.removeprefix("::ffff:") for at in listening}
+    assert hosts == {"127.0.0.1"}
+    token = remote.rpartition("token=")[2]
+    shown = "\0".join([*server.cmdline(), *(f"{k}={v}" for k, v in server.environ().items())])
+    assert token not in shown
+    assert settings.lakefs.secret_access_key not in shown
+    [properties] = Path(server.cwd()).glob("spark.properties")
+    assert token in properties.read_text()
+    assert stat.S_IMODE(properties.stat().st_mode) == 0o600
+
+
+def test_a_client_without_the_token_is_refused(runtime: OwnRuntime) -> None:
+    remote = runtime.remote(never)
+    assert remote is not None
+    stranger = remote.rpartition("token=")[0] + "token=guessed"
+    session = open_session(stranger, uuid.uuid4().hex)
+    with pytest.raises(SparkConnectException, match=r"UNAUTHENTICATED|Invalid authentication"):
+        session.range(1).count()
+    session.stop()
+
+
+CLIENT = """
+import sys, time
+from pathlib import Path
+from perago.spark.session import open_session
+remote, execution, trace = sys.stdin.read().split()
+session = open_session(remote, execution)
+def endless(batches):
+    for batch in batches:
+        for _ in range(3000):
+            with Path(trace).open("a") as file:
+                file.write("x")
+            time.sleep(0.1)
+        yield batch
+session.range(1).mapInArrow(endless, "id long").collect()
+"""
+
+
+def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed(
+    runtime: OwnRuntime, tmp_path: Path
+) -> None:
+    remote, execution, trace = runtime.remote(never), uuid.uuid4().hex, tmp_path / "trace"
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE)
+    assert client.stdin is not None
+    with client.stdin as line:
+        line.write(f"{remote} {execution} {trace}".encode())
+    try:
+        until(trace.exists, "the job to run", 120)
+    finally:
+        client.kill()
+        client.wait()
+    grown = trace.stat().st_size
+    until(lambda: trace.stat().st_size > grown, "the job to outlive its client")
+    runtime.interrupt(execution)
+
+    def rests() -> bool:
+        size = trace.stat().st_size
+        threading.Event().wait(2)
+        return trace.stat().st_size == size
+
+    until(rests, "the job to end")
+    assert trace.stat().st_size < 3000
+    assert remote is not None
+    with pytest.raises(SparkConnectException, match="SESSION_CLOSED"):
+        open_session(remote, execution).range(1).count()
+
+
+def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None:
+    runtime.interrupt(uuid.uuid4().hex)
+    remote = runtime.remote(never)
+    assert remote is not None
+    session = open_session(remote, uuid.uuid4().hex)
+    assert session.range(3).count() == 3
+    session.stop()
+
+
+def test_a_killed_server_is_started_again(runtime: OwnRuntime) -> None:
+    first = runtime.remote(never)
+    assert first is not None
+    server = server_of(first)
+    server.kill()
+    second = until(lambda: (found := runtime.remote(never)) != first and found, "a new server", 180)
+    session = open_session(second, uuid.uuid4().hex)
+    assert session.range(3).count() == 3
+    session.stop()
+    assert server_of(second).pid != server.pid
+
+
+def test_closing_ends_it_and_removes_its_folder(runtime: OwnRuntime) -> None:
+    remote = runtime.remote(never)
+    assert remote is not None
+    server = server_of(remote)
+    folder = Path(server.cwd())
+    runtime.close()
+    assert not server.is_running()
+    assert not folder.exists()
+
+
+OWNER = """
+import sys, json, time
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectSettings
+from perago.worker.spark_runtime import OwnRuntime
+gateway = LakeFSGateway(*json.loads(sys.stdin.readline()))
+OwnRuntime(ConnectSettings("test", gateway, "local[1]")).remote(lambda: False)
+print("up", flush=True)
+time.sleep(300)
+"""
+
+
+def test_it_ends_when_its_owner_is_killed(settings: ConnectSettings) -> None:
+    lakefs = settings.lakefs
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    with owner.stdin as line, owner.stdout as answer:
+        line.write(f'["{lakefs.endpoint}", "{lakefs.access_key_id}", "x"]\n')
+        line.flush()
+        until(lambda: "up" in answer.readline(), "the server to start", 180)
+        [server] = java_children(owner.pid)
+        folder = Path(server.cwd())
+        os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+    until(lambda: not server.is_running(), "the server to end", 30)
+    until(lambda: not folder.exists(), "its folder to go", 30)

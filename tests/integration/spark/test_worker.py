@@ -1,0 +1,117 @@
+"""``perago start`` with Spark tasks: one lazy server per worker, and checks of foreign ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from integration.spark.conftest import Serve
+from integration.worker.harness import Site, Worker, until
+from perago.hosting import ports
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectSettings
+
+pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
+
+LOCAL = "local[2]"
+
+
+def spark_pids(worker: Worker) -> list[int]:
+    return [int(line["pid"]) for line in worker.lines() if line.get("action") == "spark_started"]
+
+
+def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
+    spark_site: Site,
+) -> None:
+    worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
+    assert spark_pids(worker) == []
+    first = spark_site.workflow("w_plain", do="exit-first-time", signs=str(spark_site.signs))
+    tasks = spark_site.finish(first, 240)
+    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    spark_site.finish(spark_site.workflow("w_plain"))
+    [pid] = spark_pids(worker)
+    assert psutil.pid_exists(pid)
+    assert worker.stop() == 0
+    assert not psutil.pid_exists(pid)
+    spark_site.assert_nothing_left()
+
+
+def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Site) -> None:
+    worker = spark_site.start(
+        PERAGO_SPARK_MASTER=LOCAL, PERAGO_SPARK_CONF_spark__hadoop__x__password="hidden-word"
+    )
+    [line] = [line for line in worker.lines() if line.get("action") == "spark_resolved"]
+    assert line["spark.master"] == "local[2]"
+    assert line["spark.hadoop.x.password"] == "********"
+    assert "hidden-word" not in worker.log_text()
+    assert worker.stop() == 0
+
+
+def test_the_server_ends_when_the_supervisor_is_killed(spark_site: Site) -> None:
+    worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
+    spark_site.finish(spark_site.workflow("w_plain"), 240)
+    [pid] = spark_pids(worker)
+    worker.kill()
+    until(lambda: not psutil.pid_exists(pid), "the server to end", 30)
+
+
+def start_with(site: Site, remote: str) -> subprocess.CompletedProcess[str]:
+    """``perago start`` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "perago", "start", *site.targets, "--register"],
+        cwd=site.home,
+        env={**site.environment(), "SPARK_REMOTE": remote},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
+    spark_site: Site, serve: Serve, gateway: LakeFSGateway
+) -> None:
+    broken = {
+        "spark.hadoop.fs.s3a.path.style.access": "false",
+        "spark.sql.sources.commitProtocolClass": "org.example.Other",
+    }
+    server = serve(ConnectSettings("broken", gateway, "local[1]", broken))
+    done = start_with(spark_site, server.remote)
+    server.stop()
+    assert done.returncode == 2, done.stderr
+    for name in broken:
+        assert f"SPARK_REMOTE: {name} must be" in done.stderr
+    assert "token=" not in done.stderr
+
+
+def test_a_foreign_server_with_wrong_credentials_is_refused(
+    spark_site: Site, serve: Serve, gateway: LakeFSGateway
+) -> None:
+    wrong = LakeFSGateway(gateway.endpoint, gateway.access_key_id, "not-the-secret")
+    server = serve(ConnectSettings("wrong", wrong, "local[1]"))
+    done = start_with(spark_site, server.remote)
+    server.stop()
+    assert done.returncode == 2, done.stderr
+    assert "LakeFS refused the credentials of fs.s3a" in done.stderr
+
+
+def test_a_foreign_server_that_is_not_there_is_a_server_s_error(spark_site: Site) -> None:
+    port = ports.choose(["nobody"], {})["nobody"]
+    done = start_with(spark_site, f"sc://localhost:{port}")
+    assert done.returncode == 3, done.stderr
+    assert "the Spark Connect server" in done.stderr
+
+
+def test_a_foreign_server_with_everything_is_used(
+    spark_site: Site, serve: Serve, gateway: LakeFSGateway
+) -> None:
+    server = serve(ConnectSettings("complete", gateway, "local[1]"))
+    worker = spark_site.start(SPARK_REMOTE=server.remote)
+    [task] = spark_site.finish(spark_site.workflow("w_plain"))
+    assert task["status"] == "COMPLETED"
+    assert spark_pids(worker) == []
+    assert worker.stop() == 0
+    assert server.healthy()

@@ -1,0 +1,111 @@
+"""A Delta table as part of a workspace: written, overwritten, and read at a published commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.world import Params, Result, Servers
+from integration.spark_tasks.world import EVENTS, SparkWorld
+from perago import SparkWorkspace, dev, require_rows, require_schema
+from perago.hosting import ports
+from perago.hosting.leash import Leash
+from perago.protocol.outcome import Completed
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectServer, ConnectSettings
+
+# The jars are fetched when the server first starts.
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
+
+# As in docs/spark-tasks.md. A workspace's branch has one writer, so that the log store for a
+# single driver, which is the default for s3a://, is enough.
+DELTA = {
+    "spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.1.0",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+# The defaults are for clusters: 250 tasks to read a table's log of three entries.
+SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
+
+
+@pytest.fixture(scope="module")
+def delta_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("delta")
+    (folder / "logs").mkdir()
+    lakefs = stack.endpoints.lakefs
+    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
+    leash = Leash(folder / "watchdog.log")
+    server = ConnectServer(
+        folder,
+        ports.choose(["spark"], {})["spark"],
+        leash,
+        token="token",
+        settings=ConnectSettings("delta", gateway, "local[2]", DELTA | SMALL),
+    )
+    server.start()
+    yield server.remote
+    server.stop()
+    leash.release()
+
+
+@pytest.fixture
+def world(delta_servers: Servers, delta_remote: str, tmp_path: Path) -> SparkWorld:
+    return SparkWorld(delta_servers, tmp_path / "workspaces", remote=delta_remote)
+
+
+@pytest.fixture(scope="module")
+def delta_servers(stack: dev.Stack) -> Iterator[Servers]:
+    clients = Servers(stack.endpoints)
+    yield clients
+    clients.close()
+
+
+def write_all(workspace: SparkWorkspace, params: Params) -> Result:
+    workspace.write(workspace.read("raw"), "table", format="delta")
+    return Result()
+
+
+def write_two(workspace: SparkWorkspace, params: Params) -> Result:
+    """Overwrite what the input has, and append to that in the same task."""
+    first = workspace.read("table", format="delta").where("id = 0")
+    second = workspace.read("table", format="delta").where("id = 1")
+    workspace.write(first, "table", format="delta")
+    workspace.write(second, "table", format="delta", mode="append")
+    return Result()
+
+
+def count(workspace: SparkWorkspace, params: Params) -> Result:
+    rows = workspace.read("table", format="delta").count()
+    first = workspace.read("table", format="delta", versionAsOf=0).count()
+    return Result(note=f"{rows} of {first}")
+
+
+def test_a_delta_table_is_written_overwritten_and_read_at_the_published_commit(
+    world: SparkWorld,
+) -> None:
+    guardrails = [
+        require_schema("table", "id BIGINT, user STRING, amount BIGINT", format="delta"),
+        require_rows("table", min=len(EVENTS), max=len(EVENTS), format="delta"),
+    ]
+    world.start()
+    outcome, _ = world.attempt(world.spark_job(write_all, post=guardrails))
+    assert isinstance(outcome, Completed), outcome
+    first = world.ref = outcome.output["workspace"]["ref"]
+    assert "data/table/_delta_log/00000000000000000000.json" in world.paths(first)
+
+    world.start()
+    outcome, _ = world.attempt(
+        world.spark_job(write_two, post=[require_rows("table", min=2, max=2, format="delta")])
+    )
+    assert isinstance(outcome, Completed), outcome
+    second = world.ref = outcome.output["workspace"]["ref"]
+    assert world.history()[:2] == [second, first]
+    assert not [path for path in world.paths(second) if "_temporary" in path]
+
+    world.start()
+    outcome, _ = world.attempt(world.spark_job(count, read_only=True))
+    assert isinstance(outcome, Completed), outcome
+    assert outcome.output["result"] == {"note": "2 of 6"}
+    world.assert_tidy()

@@ -1,0 +1,55 @@
+"""Spark tasks in real workers: an example from start to end, and an executor that is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from integration.spark_tasks.world import EVENTS, SparkWorld
+from integration.worker.conftest import site
+from integration.worker.harness import Site
+
+__all__ = ["site"]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+ORDERS = [
+    {"id": 1, "shop": "north", "day": "2026-01-01", "amount": 10.0},
+    {"id": 2, "shop": "north", "day": "2026-01-01", "amount": 5.0},
+    {"id": 3, "shop": "south", "day": "2026-01-01", "amount": 2.5},
+    {"id": 4, "shop": "south", "day": "2026-01-02", "amount": 0.5},
+]
+
+
+def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
+    site.world, site.home, site.targets = world, EXAMPLES, ("daily_revenue",)
+    world.put_table("main", "sales/orders/part-0.parquet", ORDERS)
+    world.ref = world.commit("main", {})
+    worker = site.start(SPARK_REMOTE=world.remote)
+    [task] = site.finish(site.workflow("daily_revenue", smallest=1.0), 180)
+    assert task["status"] == "COMPLETED", task["reasonForIncompletion"]
+    assert task["outputData"]["result"] == {"rows": 2, "revenue": 17.5}
+    ref = task["outputData"]["workspace"]["ref"]
+    assert world.history()[:2] == [ref, world.ref]
+    assert world.rows("sales/revenue", ref) == [
+        {"day": "2026-01-01", "shop": "north", "revenue": 15.0},
+        {"day": "2026-01-01", "shop": "south", "revenue": 2.5},
+    ]
+    assert worker.stop() == 0
+    world.assert_tidy()
+
+
+def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
+    site: Site, world: SparkWorld
+) -> None:
+    site.world, site.home, site.targets = world, Path(__file__).parent, ("spark_bodies",)
+    worker = site.start(SPARK_REMOTE=world.remote)
+    tasks = site.finish(site.workflow("s_copy", signs=str(site.signs)), 240)
+    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
+    assert world.rows("data/copy") == EVENTS
+    # The killed execution's job is ended with it, and its branch is gone.
+    assert not [path for path in world.paths() if "slow" in path]
+    assert worker.stop() == 0
+    world.assert_tidy()

@@ -1,0 +1,59 @@
+"""What a foreign server lacks is named, setting by setting."""
+
+from __future__ import annotations
+
+import pytest
+
+from perago.spark.probe import meaning, missing_settings
+from perago.spark.s3a import COMMITTER_SETTINGS, LakeFSGateway, s3a_settings
+
+COMPLETE = s3a_settings(LakeFSGateway("http://lakefs:8000", "key", "secret"))
+
+
+def missing(settings: dict[str, str]) -> list[str]:
+    return list(missing_settings(settings.get))
+
+
+def test_what_perago_sets_itself_is_complete() -> None:
+    assert missing(COMPLETE) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["spark.hadoop.fs.s3a.endpoint", "spark.hadoop.fs.s3a.path.style.access", *COMMITTER_SETTINGS],
+)
+def test_each_setting_that_is_absent_is_named(key: str) -> None:
+    [problem] = missing({name: value for name, value in COMPLETE.items() if name != key})
+    assert problem.startswith(key)
+
+
+def test_credentials_may_come_from_a_provider() -> None:
+    provider = "spark.hadoop.fs.s3a.aws.credentials.provider"
+    keys = ("spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.s3a.secret.key")
+    without_keys = {name: value for name, value in COMPLETE.items() if name not in keys}
+    assert missing(without_keys) == []
+    without_keys.pop(provider)
+    [problem] = missing(without_keys)
+    assert all(key in problem for key in (*keys, provider))
+
+
+def test_the_value_of_a_secret_is_never_shown() -> None:
+    broken = {
+        name: value for name, value in COMPLETE.items() if name != "spark.hadoop.fs.s3a.access.key"
+    }
+    assert "secret" not in "".join(missing(broken)).replace("secret.key", "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("[PATH_NOT_FOUND] Path does not exist: s3a://probe/main/nothing", None),
+        ("java.lang.ClassNotFoundException: Class org…S3AFileSystem not found", "the jars of S3A"),
+        ("getFileStatus: AccessDeniedException: 403", "LakeFS refused the credentials"),
+        ("UnknownHostException: lakefs.invalid", "it cannot find the host"),
+        ("something else entirely", "something else entirely"),
+    ],
+)
+def test_what_s3a_says_is_put_into_words(reason: str, expected: str | None) -> None:
+    found = meaning(reason)
+    assert found is None if expected is None else found is not None and expected in found
