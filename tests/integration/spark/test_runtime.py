@@ -145,8 +145,10 @@ def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed
     until(rests, "the job to end")
     assert trace.stat().st_size < 3000
     assert remote is not None
+    late = open_session(remote, execution)
     with pytest.raises(SparkConnectException, match="SESSION_CLOSED"):
-        open_session(remote, execution).range(1).count()
+        late.range(1).count()
+    late.stop()
 
 
 def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None:

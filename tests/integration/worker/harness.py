@@ -56,8 +56,14 @@ class Site:
     def environment(self) -> dict[str, str]:
         connection = self.servers.connection
         secret = connection.secret_access_key.get_secret_value()
+        # Where servers are obtained from is the machine's business, all else is the test's.
+        kept = {"PERAGO_CACHE", "PERAGO_MAVEN_REPOSITORY"}
         return {
-            **{key: value for key, value in os.environ.items() if not key.startswith("PERAGO_")},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if key in kept or not key.startswith("PERAGO_")
+            },
             "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.url,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": connection.access_key_id,
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,
