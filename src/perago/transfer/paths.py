@@ -127,7 +127,8 @@ class _Names:
     def __init__(self, system: FileSystem) -> None:
         self._fold = system.fold
         self._files: dict[str, str] = {}
-        self._folders: dict[str, str] = {}
+        # Each folder with what is wrong about it, so that everything below it is told the same.
+        self._folders: dict[str, tuple[str, str | None]] = {}
 
     def add_file(self, path: str) -> str | None:
         other = self._files.setdefault(self._fold(path), path)
@@ -135,16 +136,20 @@ class _Names:
 
     def add_folder(self, path: str) -> str | None:
         """Take a folder and those above it; why that cannot be, or None."""
+        fresh: list[str] = []
+        why = None
         while path:
             folded = self._fold(path)
             if folded in self._files:
-                return f"{self._files[folded]!r} is a file"
-            other = self._folders.get(folded)
-            if other == path:
-                return None
-            if other is not None:
-                # Its files would come back from the scan under the other spelling.
-                return f"the file system takes its folder {path!r} for {other!r}"
-            self._folders[folded] = path
+                why = f"{self._files[folded]!r} is a file"
+                break
+            if folded in self._folders:
+                other, why = self._folders[folded]
+                if other != path:
+                    # Its files would come back from the scan under the other spelling.
+                    why = f"the file system takes its folder {path!r} for {other!r}"
+                break
+            fresh.append(path)
             path = path.rpartition("/")[0]
-        return None
+        self._folders.update({self._fold(folder): (folder, why) for folder in fresh})
+        return why

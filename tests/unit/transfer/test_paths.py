@@ -99,6 +99,11 @@ def test_keys_beside_their_own_children_fail_with_one_error_that_lists_every_bad
     assert bad_keys(projection_of(*listed)) == {"a/b", "a/c/d", "e//f", "../g", "h/"}
 
 
+def test_every_key_of_a_folder_below_a_file_is_listed_not_only_the_first() -> None:
+    listed = ["a", "a/c/d", "a/c/e", "a/c/"]
+    assert bad_keys(projection_of(*listed)) == {"a/c/d", "a/c/e", "a/c/"}
+
+
 def test_an_error_with_many_bad_keys_still_lists_each_of_them() -> None:
     listed = [f"bad//{number}" for number in range(500)]
     assert bad_keys(projection_of(*listed)) == set(listed)
