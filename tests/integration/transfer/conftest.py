@@ -15,8 +15,8 @@ from perago.lakefs.connection import LakeFSConnection
 
 
 @pytest.fixture
-def connection(stack: Any) -> LakeFSConnection:
-    lakefs = stack.endpoints.lakefs
+def connection(endpoints: Any) -> LakeFSConnection:
+    lakefs = endpoints.lakefs
     return LakeFSConnection(
         lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
     )
