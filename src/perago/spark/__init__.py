@@ -1,0 +1,1 @@
+"""Spark: the Connect server, what it is told about LakeFS, and the sessions of executions."""
