@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A delete costs next to nothing, and a request takes 1000 of them.
-_DELETES = Bounds(objects=10_000)
+_DELETES = Bounds(objects=50_000)
 
 
 class Shipment(Protocol):

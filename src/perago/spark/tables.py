@@ -19,7 +19,7 @@ from perago.transfer.partition import Grouping, Load
 
 Row = dict[str, Any]
 
-_ROWS_PER_PART = 20_000
+_ROWS_PER_PART = 50_000
 
 _RECORD = {name: pa.int64() for name in ("size", "mtime_ns", "ctime_ns", "inode")}
 

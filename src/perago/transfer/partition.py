@@ -24,10 +24,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that one partition holds; an object larger than that is alone in its own."""
+    """The most that one partition holds; an object larger than that is alone in its own.
 
-    objects: int = 1000
-    size: int = 128 << 20
+    The defaults are large enough that what a task itself costs (a fifth of a second of a core)
+    does not count, and small enough that a task that is repeated repeats little.
+    """
+
+    objects: int = 5000
+    size: int = 256 << 20
 
     def __post_init__(self) -> None:
         if self.objects < 1 or self.size < 1:

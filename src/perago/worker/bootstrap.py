@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from perago.errors import ConfigurationError
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.shipment import StoreShipment
 from perago.protocol.events import EventSink
 from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, Policy, Ports, Workspace
 from perago.protocol.ports import Attempts
@@ -21,7 +23,9 @@ from perago.settings import Settings
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import check_folder
 from perago.tasks.spec import WorkspaceSpec
+from perago.transfer.choice import ChosenBySize, Threshold, sees_workspaces
 from perago.transfer.engine import Engine
+from perago.transfer.port import TransferEngine
 from perago.transfer.workspaces import LocalWorkspaces
 
 
@@ -69,6 +73,7 @@ def build_ports(
     events: EventSink,
     supervise: Callable[[Attempts], Attempts] = lambda attempts: attempts,
     with_lakefs: bool = True,
+    spark: SparkAccess | None = None,
 ) -> Ports:
     """Everything outside that an attempt touches; without LakeFS for workspace-free tasks."""
     attempts = supervise(ConductorAttempts(conductor_connection(settings)))
@@ -77,9 +82,41 @@ def build_ports(
         none = _NotConfigured()
         return Ports(none, attempts, none, clock, events, policy)
     lakefs = lakefs_connection(settings)
-    engine = Engine(LakeFSObjects(lakefs), threads=settings.transfer_threads)
+    engine = build_engine(settings, lakefs, events, spark)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
     return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkAccess:
+    """A way to an execution's Spark session, and what is known of the cluster behind it."""
+
+    session: Callable[[], Any]
+    remote: str
+    # As the server was started with; empty for a server of somebody else.
+    master: str = ""
+
+
+def build_engine(
+    settings: Settings,
+    lakefs: LakeFSConnection,
+    events: EventSink,
+    spark: SparkAccess | None = None,
+) -> TransferEngine:
+    """What moves objects: this process, and Spark for what is large where it can."""
+    store = LakeFSObjects(lakefs)
+    here = Engine(store, threads=settings.transfer_threads)
+    shared = settings.workspace_root_shared
+    if spark is None or not sees_workspaces(
+        remote=spark.remote, master=spark.master, shared=shared
+    ):
+        return here
+    # Only now: a worker without Spark need not load it.
+    from perago.spark.engine import SparkEngine
+
+    there = SparkEngine(store, StoreShipment(lakefs), spark.session, events)
+    threshold = Threshold(settings.spark_min_objects, settings.spark_min_bytes)
+    return ChosenBySize(here, there, threshold)
 
 
 class _NotConfigured:
