@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     spark_min_objects: int = _setting(
         "PERAGO_SPARK_MIN_OBJECTS",
         "From so many objects on, Spark moves a workspace; 0 leaves it to bytes alone.",
-        default=100_000,
+        default=250_000,
         ge=0,
     )
     spark_min_bytes: int = _setting(

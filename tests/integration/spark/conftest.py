@@ -32,20 +32,24 @@ def spark_endpoints(request: pytest.FixtureRequest) -> dev.Endpoints:
 
 
 @pytest.fixture(scope="session")
-def session(
-    spark_endpoints: dev.Endpoints, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    assert spark_endpoints.spark is not None
+def worker_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This code as a zip, so that Spark's workers run it and not what is installed."""
     modules = tmp_path_factory.mktemp("modules") / "perago.zip"
     home = Path(perago.__file__).parent
     with zipfile.ZipFile(modules, "w") as bundle:
         for file in home.rglob("*.py"):
             bundle.write(file, file.relative_to(home.parent))
+    return modules
+
+
+@pytest.fixture(scope="session")
+def session(spark_endpoints: dev.Endpoints, worker_modules: Path) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    assert spark_endpoints.spark is not None
     session = SparkSession.builder.remote(spark_endpoints.spark.remote).create()
     try:
-        session.addArtifacts(str(modules), pyfile=True)
+        session.addArtifacts(str(worker_modules), pyfile=True)
         yield session
     finally:
         session.stop()
