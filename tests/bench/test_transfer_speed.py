@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from integration.transfer.lake import Lake, a_new_repository
 from perago import dev
 from perago.lakefs.connection import LakeFSConnection
+from perago.protocol.workspace import StagingBranch
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import Projection, project
 from perago.transfer.plan import build_sync_plan
@@ -58,7 +59,7 @@ def upload(lake: Lake, folder: Path) -> None:
     plan = build_sync_plan(
         projection=Projection({}, {}), tree=scan(folder), prefix="ours", is_changed=lambda _: True
     )
-    Engine(lake.objects).stage(lake.repository, "main", plan, folder)
+    Engine(lake.objects).stage(plan, StagingBranch(lake.repository, "main"), folder)
 
 
 def download(lake: Lake, target: Path) -> None:

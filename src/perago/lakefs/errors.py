@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeGuard
 
 import urllib3.exceptions as http
-from lakefs_sdk.exceptions import ApiException
 from obstore.exceptions import (
     BaseError,
     GenericError,
@@ -27,6 +28,9 @@ from perago.errors import (
     PreconditionError,
 )
 
+if TYPE_CHECKING:
+    from lakefs_sdk.exceptions import ApiException
+
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.LocationParseError)
 _MAX_TEXT = 300
 _STATUS = re.compile(r"status code: (\d{3})\b")
@@ -37,8 +41,6 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
     """Run one request. With ``changes``, an answer that never came may hide a change."""
     try:
         yield
-    except ApiException as error:
-        raise _from_status(what, error.status or 0, _message(error), changes=changes) from None
     except http.HTTPError as error:
         raise _from_transport(what, error, changes=changes) from None
     except BaseError as error:
@@ -48,6 +50,17 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
         if error.errno is not None:
             raise
         raise NotFoundError(f"LakeFS could not {what}: {_store_text(error)}") from None
+    except Exception as error:
+        if not _is_of_sdk(error):
+            raise
+        raise _from_status(what, error.status or 0, _message(error), changes=changes) from None
+
+
+def _is_of_sdk(error: Exception) -> TypeGuard[ApiException]:
+    # Importing the SDK takes a second, in every Python worker of Spark too, none of which uses it.
+    # Where it was not imported, nothing can have raised its errors.
+    sdk = sys.modules.get("lakefs_sdk.exceptions")
+    return sdk is not None and isinstance(error, sdk.ApiException)
 
 
 def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:

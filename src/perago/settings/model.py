@@ -151,6 +151,23 @@ class Settings(BaseSettings):
     transfer_threads: int = _setting(
         "PERAGO_TRANSFER_THREADS", "Objects moved at once, 1 to 256.", default=32, ge=1, le=256
     )
+    spark_min_objects: int = _setting(
+        "PERAGO_SPARK_MIN_OBJECTS",
+        "From so many objects on, Spark moves a workspace; 0 leaves it to bytes alone.",
+        default=250_000,
+        ge=0,
+    )
+    spark_min_bytes: int = _setting(
+        "PERAGO_SPARK_MIN_BYTES",
+        "From so many bytes on, Spark moves a workspace; 0 leaves it to objects alone.",
+        default=64 << 30,
+        ge=0,
+    )
+    workspace_root_shared: bool = _setting(
+        "PERAGO_WORKSPACE_ROOT_SHARED",
+        "Whether every Spark worker sees `PERAGO_WORKSPACE_ROOT` under the same path.",
+        default=False,
+    )
     publish_fence: Literal["soft", "hard"] = _setting(
         "PERAGO_PUBLISH_FENCE",
         "`hard` refuses an input commit that lacks the fence's action file.",

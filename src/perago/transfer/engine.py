@@ -1,25 +1,26 @@
-"""The in-process engine: moves objects in parallel, streaming, with bounded memory."""
+"""The in-process engine: everything is one partition, moved by the threads of this process."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from perago.errors import BackendUnavailableError, ProjectionError
-from perago.transfer.inventory import ObjectStore, Projection, RemoteObject
-from perago.transfer.plan import SyncPlan, Upload
-from perago.transfer.pool import ByteBudget, run_over
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file, shown
-
-_DELETES_PER_CALL = 1000
-_HASHING_THREADS = 4
-# What one object may have in memory while it moves: a store's few pieces of a large one.
-_MOST_PER_OBJECT = 32 << 20
-# For all of them. What a client needs to join pieces comes on top, as much again at most.
-_MOST_IN_MEMORY = 96 << 20
+from perago.protocol.workspace import StagingBranch
+from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, project
+from perago.transfer.moving import (
+    Place,
+    delete_partition,
+    download_partition,
+    hash_partition,
+    upload_partition,
+)
+from perago.transfer.paths import FileSystem, check_projection
+from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
+from perago.transfer.port import Plan, Source
+from perago.transfer.removal import remove_tree
+from perago.transfer.scan import FetchedFile, scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,114 +30,70 @@ class Engine:
     store: ObjectStore
     threads: int = 32
 
+    def fetch(
+        self, source: Source, listing: Iterator[RemoteObject], data: Path
+    ) -> FetchedProjection:
+        """Download a projection, after a look at every key of it."""
+        projection = project(listing, source.prefix)
+        check_projection(projection, data, FileSystem.probe(data))
+        files = self.download(source.repository, source.ref, projection, data)
+        return FetchedProjection(projection, files, source.prefix, data)
+
     def download(
         self, repository: str, ref: str, projection: Projection, folder: Path
     ) -> dict[str, FetchedFile]:
         """Write every file of a projection below ``folder``."""
-        for path in sorted(_folders_of(projection)):
-            (folder / path).mkdir()
-        fetched: dict[str, FetchedFile] = {}
-        memory = ByteBudget(_MOST_IN_MEMORY)
-
-        def fetch(item: tuple[str, RemoteObject]) -> None:
-            path, remote = item
-            with memory.take(min(remote.size, _MOST_PER_OBJECT)):
-                fetched[path] = self._download_one(repository, ref, remote, folder / path)
-
-        # Large objects first: one that starts last would be waited for alone.
-        order = sorted(projection.files.items(), key=lambda item: -item[1].size)
-        run_over(order, fetch, self._threads_for(len(order)))
-        return fetched
-
-    def _download_one(
-        self, repository: str, ref: str, remote: RemoteObject, target: Path
-    ) -> FetchedFile:
-        digest = hashlib.md5(usedforsecurity=False)
-        size = 0
-        # Exclusive: nothing that is already there is ever written through.
-        with target.open("xb", buffering=0) as file:
-            for piece in self.store.read(repository, ref, remote.key, remote.size):
-                digest.update(piece)
-                size += _write_all(file.fileno(), piece)
-            record = StatRecord.of(os.fstat(file.fileno()))
-        if size != remote.size:
-            raise BackendUnavailableError(
-                f"object {remote.key!r} came with {size} bytes instead of {remote.size}"
+        make_folders(projection.markers, folder)
+        with landing_place(folder) as place:
+            return download_partition(
+                self.store, repository, ref, projection.files.items(), place, self.threads
             )
-        return FetchedFile(record, digest.hexdigest())
 
-    def hash(self, folder: Path, paths: list[str]) -> dict[str, str]:
-        """The MD5 of local files."""
-        hashes: dict[str, str] = {}
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+        whole = plan.collect()
+        repository, branch = staging.repository, staging.branch
+        delete_partition(self.store, repository, branch, whole.deletes, self.threads)
+        upload_partition(self.store, repository, branch, whole.uploads, data, self.threads)
 
-        def one(path: str) -> None:
-            hashes[path] = hash_file(folder / path)
 
-        run_over(paths, one, min(_HASHING_THREADS, len(paths)))
-        return hashes
+@dataclass(frozen=True, slots=True)
+class FetchedProjection:
+    """A projection and its files, held in memory."""
 
-    def stage(self, repository: str, branch: str, plan: SyncPlan, folder: Path) -> None:
-        """Carry out a plan on a branch: deletes first, so that ``a`` can become ``a/b``."""
-        batches = list(_batches(plan.deletes, _DELETES_PER_CALL))
-        run_over(
-            batches,
-            lambda keys: self.store.delete(repository, branch, keys),
-            self._threads_for(len(batches)),
+    projection: Projection
+    files: dict[str, FetchedFile]
+    prefix: str
+    data: Path
+
+    def counts(self) -> dict[str, int]:
+        size = sum(item.size for item in self.projection.files.values())
+        return {"objects": len(self.files), "bytes": size}
+
+    def changes(self, body_started_ns: int) -> SyncPlan:
+        tree = scan(self.data)
+        hashes = hash_partition(self.data, suspects(tree, self.files, body_started_ns))
+
+        def is_changed(path: str) -> bool:
+            return path in hashes and hashes[path] != self.files[path].md5
+
+        return build_sync_plan(
+            projection=self.projection, tree=tree, prefix=self.prefix, is_changed=is_changed
         )
-        memory = ByteBudget(_MOST_IN_MEMORY)
-
-        def send(upload: Upload) -> None:
-            with memory.take(min(upload.size, _MOST_PER_OBJECT)):
-                self._upload_one(repository, branch, upload, folder / upload.path)
-
-        order = sorted(plan.uploads, key=lambda upload: -upload.size)
-        run_over(order, send, self._threads_for(len(order)))
-
-    def _upload_one(self, repository: str, branch: str, upload: Upload, source: Path) -> None:
-        _assert_as_scanned(source, upload)
-        self.store.write(
-            repository,
-            branch,
-            upload.key,
-            source,
-            content_type=upload.content_type,
-            metadata=upload.metadata,
-        )
-        _assert_as_scanned(source, upload)
-
-    def _threads_for(self, count: int) -> int:
-        return min(self.threads, count)
 
 
-def _assert_as_scanned(source: Path, upload: Upload) -> None:
-    """A process that the body left behind may still write: never publish such a mixture."""
+@contextmanager
+def landing_place(data: Path) -> Iterator[Place]:
+    """Where a download goes; what still lands after the block finds no place to do so."""
+    place = Place.beside(data)
+    place.landing.mkdir(mode=0o700)
     try:
-        now = StatRecord.of(source.lstat())
-    except FileNotFoundError:
-        now = None
-    if now != upload.record:
-        raise ProjectionError(
-            f"a file changed while it was being published: {shown(upload.path)}",
-            hint="The body must wait for every process and thread it starts.",
-        )
+        yield place
+    finally:
+        # Moved away first: while a tree is being removed, more could land in it.
+        remove_tree(place.landing.rename(place.landing.with_suffix(".over")))
 
 
-def _write_all(descriptor: int, piece: memoryview) -> int:
-    """Write a piece; an unbuffered write may take less than it was given."""
-    written = os.write(descriptor, piece)
-    while written < len(piece):
-        written += os.write(descriptor, piece[written:])
-    return written
-
-
-def _folders_of(projection: Projection) -> set[str]:
-    """Every folder, those above others included, so that each is made once, parents first."""
-    folders: set[str] = set()
-    for path in (*projection.files, *(f"{marker}/" for marker in projection.markers)):
-        while (path := path.rpartition("/")[0]) and path not in folders:
-            folders.add(path)
-    return folders
-
-
-def _batches(keys: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
-    return (keys[start : start + size] for start in range(0, len(keys), size))
+def make_folders(markers: Iterable[str], folder: Path) -> None:
+    """The folders that only a marker stands for; those of files are made with the files."""
+    for path in markers:
+        (folder / path).mkdir(parents=True, exist_ok=True)

@@ -59,6 +59,15 @@ class Projection:
     markers: dict[str, RemoteObject]
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a projection."""
+
+    path: str
+    item: RemoteObject
+    is_marker: bool
+
+
 ATTEMPT_MARKER = ".perago-attempt.json"
 ACTIONS_FOLDER = "_lakefs_actions/"
 
@@ -70,9 +79,16 @@ def is_action(key: str) -> bool:
 
 def project(objects: Iterable[RemoteObject], prefix: str) -> Projection:
     """Map a listing to relative paths. ``prefix`` is a folder without slashes at its ends."""
-    start = listing_prefix(prefix)
     files: dict[str, RemoteObject] = {}
     markers: dict[str, RemoteObject] = {}
+    for entry in projected(objects, prefix):
+        (markers if entry.is_marker else files)[entry.path] = entry.item
+    return Projection(files, markers)
+
+
+def projected(objects: Iterable[RemoteObject], prefix: str) -> Iterator[Entry]:
+    """The same one by one, in the order of the listing."""
+    start = listing_prefix(prefix)
     for item in objects:
         if not item.key.startswith(start) or is_action(item.key):
             continue
@@ -81,10 +97,9 @@ def project(objects: Iterable[RemoteObject], prefix: str) -> Projection:
         if path in {"", ATTEMPT_MARKER}:
             continue
         if path.endswith("/") and item.size == 0:
-            markers[path[:-1]] = item
+            yield Entry(path[:-1], item, is_marker=True)
         else:
-            files[path] = item
-    return Projection(files, markers)
+            yield Entry(path, item, is_marker=False)
 
 
 def listing_prefix(prefix: str) -> str:

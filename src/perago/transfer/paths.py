@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
-from perago.transfer.inventory import Projection, is_action, listing_prefix
+from perago.transfer.inventory import Entry, Projection, is_action, listing_prefix
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_PATH_BYTES = 4095
@@ -44,28 +44,44 @@ class FileSystem:
 
 def check_projection(projection: Projection, folder: Path, system: FileSystem) -> None:
     """Raise one error that names every key that cannot be a file or folder in ``folder``."""
-    bad = sorted(_bad_keys(projection, folder, system))
-    if bad:
-        raise ProjectionError(_listed("object keys cannot be files here", bad))
+    refuse_keys(_bad_keys(projection, folder, system))
+
+
+def refuse_keys(bad: Iterable[tuple[str, str]]) -> None:
+    """Raise one error that names the bad keys, if there are any, each with what is wrong."""
+    if found := sorted(bad):
+        raise ProjectionError(_listed("object keys cannot be files here", found))
 
 
 def check_publishable(files: Iterable[str], folders: Iterable[str], prefix: str) -> None:
     """Raise one error that names everything a body left that cannot be an object."""
-    start = listing_prefix(prefix)
-    bad = [
-        (path, why) for path in files if (why := path_problem(path) or _key_problem(start + path))
-    ]
-    # A folder counts even when it is empty: creating it is the mistake, not filling it.
     names = (*files, *(f"{folder}/" for folder in folders))
-    bad += [
-        (path, "a task must not write LakeFS actions") for path in names if is_action(start + path)
-    ]
-    if bad:
-        raise ProjectionError(_listed("local paths cannot be published", sorted(bad)))
+    refuse_paths((path, why) for path in names for why in publish_problems(path, prefix))
+
+
+def publish_problems(path: str, prefix: str) -> Iterator[str]:
+    """Why one path cannot be published. A folder ends in a slash."""
+    key = listing_prefix(prefix) + path
+    if not path.endswith("/") and (why := path_problem(path) or _key_problem(key)):
+        yield why
+    # A folder counts even when it is empty: creating it is the mistake, not filling it.
+    if is_action(key):
+        yield "a task must not write LakeFS actions"
+
+
+def refuse_paths(bad: Iterable[tuple[str, str]]) -> None:
+    """Raise one error that names the bad local paths, if there are any."""
+    if found := sorted(bad):
+        raise ProjectionError(_listed("local paths cannot be published", found))
 
 
 def _listed(what: str, bad: list[tuple[str, str]]) -> str:
     return f"{len(bad)} {what}:\n" + "\n".join(f"  {key!r}: {why}" for key, why in bad)
+
+
+def room_in(folder: Path) -> int:
+    """How many bytes a path below a folder may have."""
+    return _MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
 
 
 def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
@@ -99,7 +115,7 @@ def _key_problem(key: str) -> str | None:
 def _bad_keys(
     projection: Projection, folder: Path, system: FileSystem
 ) -> Iterator[tuple[str, str]]:
-    room = _MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
+    room = room_in(folder)
     names = _Names(system)
     files: list[tuple[str, str]] = []
     folders: list[tuple[str, str]] = []
@@ -121,13 +137,39 @@ def _bad_keys(
             yield key, why
 
 
+class SortedNames:
+    """Finds what a whole listing's check finds, from a listing in key order, and keeps none of it.
+
+    Below a file ``a`` everything that begins with ``a`` follows at once, ``a-b`` and ``a/b`` alike:
+    only the files that the present path begins with have to be remembered. For file systems that
+    tell all names apart.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._files: list[str] = []
+
+    def problem(self, entry: Entry) -> str | None:
+        """Why the next entry cannot be a file or folder here, or None."""
+        if why := path_problem(entry.path, self._room):
+            return why
+        name = f"{entry.path}/" if entry.is_marker else entry.path
+        while self._files and not name.startswith(self._files[-1]):
+            self._files.pop()
+        above = next((f for f in reversed(self._files) if name.startswith(f"{f}/")), None)
+        if not entry.is_marker:
+            self._files.append(entry.path)
+        return None if above is None else f"{above!r} is a file"
+
+
 class _Names:
     """The names taken so far, as the file system tells them apart."""
 
     def __init__(self, system: FileSystem) -> None:
         self._fold = system.fold
         self._files: dict[str, str] = {}
-        self._folders: dict[str, str] = {}
+        # Each folder with what is wrong about it, so that everything below it is told the same.
+        self._folders: dict[str, tuple[str, str | None]] = {}
 
     def add_file(self, path: str) -> str | None:
         other = self._files.setdefault(self._fold(path), path)
@@ -135,16 +177,20 @@ class _Names:
 
     def add_folder(self, path: str) -> str | None:
         """Take a folder and those above it; why that cannot be, or None."""
+        fresh: list[str] = []
+        why = None
         while path:
             folded = self._fold(path)
             if folded in self._files:
-                return f"{self._files[folded]!r} is a file"
-            other = self._folders.get(folded)
-            if other == path:
-                return None
-            if other is not None:
-                # Its files would come back from the scan under the other spelling.
-                return f"the file system takes its folder {path!r} for {other!r}"
-            self._folders[folded] = path
+                why = f"{self._files[folded]!r} is a file"
+                break
+            if folded in self._folders:
+                other, why = self._folders[folded]
+                if other != path:
+                    # Its files would come back from the scan under the other spelling.
+                    why = f"the file system takes its folder {path!r} for {other!r}"
+                break
+            fresh.append(path)
             path = path.rpartition("/")[0]
-        return None
+        self._folders.update({self._fold(folder): (folder, why) for folder in fresh})
+        return why

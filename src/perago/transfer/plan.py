@@ -49,17 +49,22 @@ class SyncPlan:
             "unchanged": self.unchanged,
         }
 
+    def collect(self) -> SyncPlan:
+        """Itself: this plan is already in one process."""
+        return self
+
 
 def suspects(tree: LocalTree, fetched: dict[str, FetchedFile], body_started_ns: int) -> list[str]:
     """Files of the fetched projection whose stat record alone does not prove them unchanged."""
     return [
         path
         for path, record in tree.files.items()
-        if path in fetched and not _is_proven_unchanged(record, fetched[path], body_started_ns)
+        if path in fetched and not is_proven_unchanged(record, fetched[path], body_started_ns)
     ]
 
 
-def _is_proven_unchanged(record: StatRecord, before: FetchedFile, body_started_ns: int) -> bool:
+def is_proven_unchanged(record: StatRecord, before: FetchedFile, body_started_ns: int) -> bool:
+    """Whether the stat record alone shows that a file is what was fetched."""
     return record == before.record and record.is_older_than(body_started_ns)
 
 

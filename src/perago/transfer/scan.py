@@ -61,12 +61,21 @@ def scan(folder: Path) -> LocalTree:
     """List a data folder. Refuses what cannot be published, naming it."""
     files: dict[str, StatRecord] = {}
     folders: set[str] = set()
+    for path, record in scanned(folder):
+        if record is None:
+            folders.add(path)
+        else:
+            files[path] = record
+    return LocalTree(files, frozenset(folders))
+
+
+def scanned(folder: Path) -> Iterator[tuple[str, StatRecord | None]]:
+    """The same one by one; a folder has no record."""
     for path, result in _walk(str(folder)):
         if stat.S_ISDIR(result.st_mode):
-            folders.add(path)
+            yield path, None
         elif path != ATTEMPT_MARKER:
-            files[path] = StatRecord.of(result)
-    return LocalTree(files, frozenset(folders))
+            yield path, StatRecord.of(result)
 
 
 def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:

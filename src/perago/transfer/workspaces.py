@@ -11,71 +11,39 @@ from perago.protocol.identity import Execution
 from perago.protocol.ports import Changes
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
 from perago.transfer.directory import LocalDirectory, local_directory
-from perago.transfer.engine import Engine
-from perago.transfer.inventory import Projection, listing_prefix, project
-from perago.transfer.paths import FileSystem, check_projection
-from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
-from perago.transfer.scan import FetchedFile, scan
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """What the body found in its folder."""
-
-    projection: Projection
-    files: dict[str, FetchedFile]
-    prefix: str
-    body_started_ns: int
+from perago.transfer.port import Fetched, Plan, Source, TransferEngine
 
 
 class LocalWorkspace:
     """One execution's data folder: fetch once, then compare, then stage."""
 
-    def __init__(self, directory: LocalDirectory, engine: Engine) -> None:
+    def __init__(self, directory: LocalDirectory, engine: TransferEngine) -> None:
         self._directory = directory
         self._engine = engine
-        self._fetched: _Fetched | None = None
+        self._fetched: tuple[Fetched, int] | None = None
 
     @property
     def data(self) -> Path:
         return self._directory.data
 
     def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
-        repository, ref = workspace.repository, workspace.ref
-        listing = self._engine.store.list(repository, ref, listing_prefix(prefix))
-        projection = project(listing, prefix)
-        check_projection(projection, self.data, FileSystem.probe(self.data))
-        files = self._engine.download(repository, ref, projection, self.data)
-        self._fetched = _Fetched(projection, files, prefix, self._directory.touch())
-        return {
-            "objects": len(files),
-            "bytes": sum(item.size for item in projection.files.values()),
-        }
+        source = Source(workspace.repository, workspace.ref, prefix)
+        fetched = self._engine.fetch(source, source.listing(self._engine.store), self.data)
+        self._fetched = fetched, self._directory.touch()
+        return fetched.counts()
 
-    def changes(self) -> SyncPlan:
+    def changes(self) -> Plan:
         self._directory.assert_ours()
-        fetched = self._require_fetched()
-        tree = scan(self.data)
-        suspicious = suspects(tree, fetched.files, fetched.body_started_ns)
-        hashes = self._engine.hash(self.data, suspicious)
-
-        def is_changed(path: str) -> bool:
-            return path in hashes and hashes[path] != fetched.files[path].md5
-
-        return build_sync_plan(
-            projection=fetched.projection, tree=tree, prefix=fetched.prefix, is_changed=is_changed
-        )
-
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
-        if not isinstance(changes, SyncPlan):
-            raise TypeError(f"not a plan of this workspace: {type(changes).__name__}")
-        self._directory.assert_ours()
-        self._engine.stage(staging.repository, staging.branch, changes, self.data)
-
-    def _require_fetched(self) -> _Fetched:
         if self._fetched is None:
             raise RuntimeError("the workspace was not fetched")
-        return self._fetched
+        fetched, body_started_ns = self._fetched
+        return fetched.changes(body_started_ns)
+
+    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+        if not isinstance(changes, Plan):
+            raise TypeError(f"not a plan of this workspace: {type(changes).__name__}")
+        self._directory.assert_ours()
+        self._engine.stage(changes, staging, self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +51,7 @@ class LocalWorkspaces:
     """Makes local workspaces below a root folder."""
 
     root: Path
-    engine: Engine
+    engine: TransferEngine
 
     @contextmanager
     def open(self, execution: Execution) -> Iterator[LocalWorkspace]:

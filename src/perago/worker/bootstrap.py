@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from perago.errors import ConfigurationError
 from perago.lakefs.connection import Authorities, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.shipment import StoreShipment
 from perago.protocol.events import EventSink
 from perago.protocol.job import (
     DEFAULT_MERGE_TIMEOUT_SECONDS,
@@ -31,7 +32,9 @@ from perago.spark.s3a import LakeFSGateway
 from perago.spark.sessions import ConnectSessions, OpenSession
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.transfer.choice import ChosenBySize, Threshold, sees_workspaces
 from perago.transfer.engine import Engine
+from perago.transfer.port import TransferEngine
 from perago.transfer.workspaces import LocalWorkspaces
 
 
@@ -87,6 +90,7 @@ def build_ports(
     supervise: Callable[[Attempts], Attempts] = lambda attempts: attempts,
     with_lakefs: bool = True,
     open_spark: OpenSession | None = None,
+    access: SparkAccess | None = None,
 ) -> Ports:
     """Everything outside that an attempt touches; without LakeFS for workspace-free tasks.
 
@@ -99,7 +103,7 @@ def build_ports(
         return Ports(none, attempts, none, clock, events, policy)
     lakefs = lakefs_connection(settings)
     objects = LakeFSObjects(lakefs)
-    engine = Engine(objects, threads=settings.transfer_threads)
+    engine = build_engine(settings, lakefs, events, access)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
     spark = SparkPorts(ConnectSessions(objects, open_spark), objects) if open_spark else None
     return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy, spark)
@@ -121,6 +125,38 @@ def local_ports(
         engine = Engine(objects, threads=settings.transfer_threads)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
         yield Ports(lake, attempts, workspaces, clock, events, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkAccess:
+    """A way to an execution's Spark session, and what is known of the cluster behind it."""
+
+    session: Callable[[], Any]
+    remote: str
+    # As the server was started with; empty for a server of somebody else.
+    master: str = ""
+
+
+def build_engine(
+    settings: Settings,
+    lakefs: LakeFSConnection,
+    events: EventSink,
+    spark: SparkAccess | None = None,
+) -> TransferEngine:
+    """What moves objects: this process, and Spark for what is large where it can."""
+    store = LakeFSObjects(lakefs)
+    here = Engine(store, threads=settings.transfer_threads)
+    shared = settings.workspace_root_shared
+    if spark is None or not sees_workspaces(
+        remote=spark.remote, master=spark.master, shared=shared
+    ):
+        return here
+    # Only now: a worker without Spark need not load it.
+    from perago.spark.engine import SparkEngine
+
+    there = SparkEngine(store, StoreShipment(lakefs), spark.session, events)
+    threshold = Threshold(settings.spark_min_objects, settings.spark_min_bytes)
+    return ChosenBySize(here, there, threshold)
 
 
 class _NotConfigured:

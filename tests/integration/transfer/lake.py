@@ -107,7 +107,7 @@ class Lake:
         plan = workspace.changes()
         staging = self.staging(ref)
         workspace.stage(plan, staging)
-        return plan, staging.branch
+        return plan.collect(), staging.branch
 
 
 def a_new_repository(connection: LakeFSConnection, root: Path) -> Lake:

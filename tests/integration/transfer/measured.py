@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.objects import LakeFSObjects
+from perago.protocol.workspace import StagingBranch
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import Projection, RemoteObject
 from perago.transfer.plan import SyncPlan, Upload
@@ -38,7 +39,8 @@ def main() -> None:
                     file.write(os.urandom(1 << 20))
             record = StatRecord.of((folder / name).stat())
             uploads.append(Upload(name, key, record, "a/b", {"owner": "me"}))
-        engine.stage(repository, "main", SyncPlan(tuple(uploads), (), 0), folder)
+        plan = SyncPlan(tuple(uploads), (), 0)
+        engine.stage(plan, StagingBranch(repository, "main"), folder)
     print(peak_kilobytes() // 1024)
 
 

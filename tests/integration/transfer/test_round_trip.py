@@ -184,7 +184,7 @@ def test_a_rewrite_of_the_same_size_right_after_the_download_is_a_change(lake: L
         with file.open("r+b") as opened:
             opened.write(b"two")
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert [upload.path for upload in workspace.changes().uploads] == ["a"]
+        assert [upload.path for upload in workspace.changes().collect().uploads] == ["a"]
 
 
 def test_an_emptied_workspace_deletes_everything_only_when_it_is_the_folder_we_made(
@@ -200,7 +200,7 @@ def test_an_emptied_workspace_deletes_everything_only_when_it_is_the_folder_we_m
             workspace.changes()
     with lake.workspace(ref) as workspace:
         (workspace.data / "a").unlink()
-        assert workspace.changes().deletes == ("a",)
+        assert workspace.changes().collect().deletes == ("a",)
 
 
 def test_a_file_that_changes_after_the_scan_is_never_published(lake: Lake) -> None:

@@ -51,7 +51,7 @@ def test_more_objects_than_two_pages_come_down_and_are_deleted_in_few_calls(
         assert len([line for line in proxy.requests if "/objects/ls?" in line]) == 3
         for file in workspace.data.iterdir():
             file.unlink()
-        plan = workspace.changes()
+        plan = workspace.changes().collect()
         staging = lake.staging(branch)
         proxy.requests.clear()
         workspace.stage(plan, staging)
@@ -73,7 +73,7 @@ def test_only_changed_files_are_uploaded(lake: Lake, proxy: FaultProxy) -> None:
     with lake.through(proxy.endpoint).workspace(ref) as workspace:
         (workspace.data / "f07").write_bytes(b"changed")
         (workspace.data / "new").write_bytes(b"new")
-        plan = workspace.changes()
+        plan = workspace.changes().collect()
         staging = lake.staging(ref)
         proxy.requests.clear()
         workspace.stage(plan, staging)

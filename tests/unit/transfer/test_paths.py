@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.errors import ProjectionError
-from perago.transfer.inventory import Projection, project
-from perago.transfer.paths import FileSystem, check_projection
+from perago.transfer.inventory import Projection, project, projected
+from perago.transfer.paths import FileSystem, SortedNames, check_projection, refuse_keys, room_in
 from unit.transfer.trees import keys, remote
 
 EXACT = FileSystem()
@@ -97,6 +98,33 @@ def test_keys_beside_their_own_children_fail_with_one_error_that_lists_every_bad
     """The peer's weakness 12: ``dir/``, ``a//b`` and ``a`` beside ``a/b`` misreported."""
     listed = ["a", "a/b", "a/c/d", "dir/", "dir/x", "e//f", "../g", "h", "h/", "fine"]
     assert bad_keys(projection_of(*listed)) == {"a/b", "a/c/d", "e//f", "../g", "h/"}
+
+
+@given(st.sets(keys | keys.map(lambda key: key + "/"), max_size=12))
+def test_the_check_of_a_sorted_stream_finds_what_the_check_of_the_whole_finds(
+    listed: set[str],
+) -> None:
+    """LakeFS lists in the order of the bytes; a lone surrogate has none and is never listed."""
+    objects = [remote(key, 0 if key.endswith("/") else 1) for key in sorted(listed)]
+    names = SortedNames(room_in(HERE))
+    entries = list(projected(objects, ""))
+    found = [(e.item.key, why) for e in entries if (why := names.problem(e))]
+    assert told(lambda: refuse_keys(found)) == told(
+        lambda: check_projection(project(objects, ""), HERE, EXACT)
+    )
+
+
+def told(check: Callable[[], None]) -> str | None:
+    try:
+        check()
+    except ProjectionError as error:
+        return str(error)
+    return None
+
+
+def test_every_key_of_a_folder_below_a_file_is_listed_not_only_the_first() -> None:
+    listed = ["a", "a/c/d", "a/c/e", "a/c/"]
+    assert bad_keys(projection_of(*listed)) == {"a/c/d", "a/c/e", "a/c/"}
 
 
 def test_an_error_with_many_bad_keys_still_lists_each_of_them() -> None:

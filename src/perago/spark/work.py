@@ -1,0 +1,205 @@
+"""What runs in Spark's Python workers: the transfer's partition functions over Arrow batches.
+
+Each task answers with one row: what it moved, or the error that stopped it. An error is a value
+here, because an exception would come back as Spark's own, with our text somewhere inside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from perago.spark.tables import (
+    DELETES,
+    FETCHED,
+    UPLOADS,
+    Row,
+    Table,
+    as_columns,
+    load_metadata,
+    part_path,
+    read_part,
+    write_part,
+)
+from perago.transfer.failures import encode
+from perago.transfer.inventory import ObjectStore, RemoteObject
+from perago.transfer.moving import (
+    Place,
+    delete_partition,
+    download_partition,
+    hash_partition,
+    upload_partition,
+)
+from perago.transfer.plan import Upload, is_proven_unchanged
+from perago.transfer.scan import FetchedFile, StatRecord
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Batches], Batches]
+
+ANSWER = pa.schema(
+    {
+        "partition": pa.int32(),
+        "objects": pa.int64(),
+        "bytes": pa.int64(),
+        "deletes": pa.int64(),
+        "seconds": pa.float64(),
+        "error": pa.string(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a task moves objects, and how it opens the store. Holds no secret."""
+
+    data: Path
+    repository: str
+    ref: str
+    threads: int
+    store_file: Path
+    open_store: Callable[[Path], ObjectStore]
+
+    def store(self) -> ObjectStore:
+        return self.open_store(self.store_file)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one partition came to."""
+
+    objects: int
+    size: int
+    deletes: int = 0
+
+
+def read_parts(table: Table, places: Mapping[int, int] | None, batches: Batches) -> Batches:
+    """Each input row stands for a part file: its rows, with the partition of their group."""
+    for batch in batches:
+        for position in batch.column(0).to_pylist():
+            for part in read_part(part_path(table.folder, table.parts[position])):
+                if places is None:
+                    yield part
+                else:
+                    groups = part.column("group").to_pylist()
+                    column = pa.array([places.get(group) for group in groups], pa.int32())
+                    yield part.append_column("partition", column)
+
+
+def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batches:
+    """Do the work of one partition and answer with one row."""
+    started = time.perf_counter()
+    # Reading is Spark's: what fails there is no error of ours.
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    if not rows:
+        return
+    number = rows[0]["partition"]
+    moved, error = Moved(0, 0), None
+    try:
+        moved = work(number, rows)
+    except Exception as failure:  # noqa: BLE001  an error is an answer
+        error = encode(failure)
+    seconds = time.perf_counter() - started
+    values = (number, moved.objects, moved.size, moved.deletes, seconds, error)
+    columns = {name: [value] for name, value in zip(ANSWER.names, values, strict=True)}
+    yield pa.RecordBatch.from_pydict(columns, schema=ANSWER)
+
+
+def download(site: Site, fetched_folder: Path, number: int, rows: list[Row]) -> Moved:
+    """Download a partition and write down what came."""
+    objects = [(row["path"], RemoteObject(row["key"], row["size"], "")) for row in rows]
+    place = Place.beside(site.data)
+    fetched = download_partition(
+        site.store(), site.repository, site.ref, objects, place, site.threads
+    )
+    for row in rows:
+        came = fetched[row["path"]]
+        row.update(_columns_of(came.record), md5=came.md5)
+    write_part(fetched_folder, number, FETCHED, as_columns(rows, FETCHED))
+    return Moved(len(rows), sum(row["size"] for row in rows))
+
+
+def decide(body_started_ns: int, batches: Batches) -> Batches:
+    """Of the joined rows, those that need a further look: all but the proven unchanged."""
+    for batch in batches:
+        rows = batch.to_pylist()
+        kept = [position for position, row in enumerate(rows) if _is_open(row, body_started_ns)]
+        yield batch.take(pa.array(kept, pa.int64()))
+
+
+def _is_open(row: Row, body_started_ns: int) -> bool:
+    before, now = row["before_path"], row["path"]
+    if before is None or now is None:
+        # A folder without a marker is nothing to publish.
+        return now is None or not now.endswith("/")
+    if now.endswith("/"):
+        return False
+    fetched = FetchedFile(record_of(row, "before_"), row["before_md5"])
+    return not is_proven_unchanged(record_of(row), fetched, body_started_ns)
+
+
+def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row]) -> Moved:
+    """Hash what is in doubt, and write down what has to be uploaded and deleted."""
+    there = [row for row in rows if row["path"] is not None]
+    suspects = [row["path"] for row in there if row["before_path"] is not None]
+    hashes = hash_partition(data, suspects)
+    uploads = [
+        _as_upload(row, start, number)
+        for row in there
+        if row["before_path"] is None or hashes[row["path"]] != row["before_md5"]
+    ]
+    gone = [{"key": r["before_key"], "group": number} for r in rows if r["path"] is None]
+    if uploads:
+        write_part(changes / "uploads", number, UPLOADS, as_columns(uploads, UPLOADS))
+    if gone:
+        write_part(changes / "deletes", number, DELETES, as_columns(gone, DELETES))
+    return Moved(len(uploads), sum(row["size"] for row in uploads), len(gone))
+
+
+def _as_upload(row: Row, start: str, group: int) -> Row:
+    """A changed object keeps its content type and user metadata."""
+    kept = {name: row[f"before_{name}"] for name in ("content_type", "metadata")}
+    return {**row, **kept, "key": start + row["path"], "group": group}
+
+
+def upload(site: Site, number: int, rows: list[Row]) -> Moved:
+    """Upload a partition."""
+    uploads = [upload_of(row) for row in rows]
+    upload_partition(site.store(), site.repository, site.ref, uploads, site.data, site.threads)
+    return Moved(len(uploads), sum(item.size for item in uploads))
+
+
+def delete(site: Site, number: int, rows: list[Row]) -> Moved:
+    """Delete a partition."""
+    keys = [row["key"] for row in rows]
+    delete_partition(site.store(), site.repository, site.ref, keys, site.threads)
+    return Moved(0, 0, len(keys))
+
+
+def task(work: Callable[..., Moved], *given: object) -> Task:
+    """A partition's work as the function that Spark calls."""
+    return partial(answered, partial(work, *given))
+
+
+def record_of(row: Row, start: str = "") -> StatRecord:
+    """The stat record in a row."""
+    return StatRecord(*(row[start + name] for name in _RECORD_COLUMNS))
+
+
+def upload_of(row: Row) -> Upload:
+    """A row of the uploads' table as the plan has it."""
+    kept: dict[str, object] = {}
+    if row["content_type"] is not None:
+        kept = {"content_type": row["content_type"], "metadata": load_metadata(row["metadata"])}
+    return Upload(row["path"], row["key"], record_of(row), **kept)  # type: ignore[arg-type]
+
+
+_RECORD_COLUMNS = ("size", "mtime_ns", "ctime_ns", "inode")
+
+
+def _columns_of(record: StatRecord) -> Row:
+    return {name: getattr(record, name) for name in _RECORD_COLUMNS}

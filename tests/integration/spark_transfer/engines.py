@@ -1,0 +1,92 @@
+"""Both engines on one repository, and what a test compares of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from integration.transfer.lake import Lake
+from integration.transfer.test_round_trip import contents
+from perago.errors import PeragoError
+from perago.lakefs.shipment import StoreShipment
+from perago.protocol.events import PhaseEvent
+from perago.spark.engine import SparkEngine
+from perago.transfer.engine import Engine
+from perago.transfer.partition import Bounds
+from perago.transfer.plan import SyncPlan
+from perago.transfer.port import Fetched, Source, TransferEngine
+from perago.transfer.scan import scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Body = Callable[[Path], None]
+
+
+@dataclass
+class Engines:
+    """The engine of this process and the one on Spark."""
+
+    lake: Lake
+    session: SparkSession
+    bounds: Bounds = field(default_factory=lambda: Bounds(objects=6, size=60))
+    events: list[PhaseEvent] = field(default_factory=list)
+    spark_threads: int = 4
+
+    @property
+    def process(self) -> Engine:
+        return Engine(self.lake.objects)
+
+    @property
+    def spark(self) -> SparkEngine:
+        return SparkEngine(
+            self.lake.objects,
+            StoreShipment(self.lake.connection),
+            lambda: self.session,
+            self.events.append,
+            threads=self.spark_threads,
+            bounds=self.bounds,
+        )
+
+    def a_folder(self) -> Path:
+        data = self.lake.root / f"attempt-{uuid.uuid4().hex}" / "data"
+        data.mkdir(parents=True)
+        return data
+
+    def fetch(self, engine: TransferEngine, ref: str, prefix: str) -> tuple[Fetched, Path]:
+        data = self.a_folder()
+        source = Source(self.lake.repository, ref, prefix)
+        return engine.fetch(source, source.listing(engine.store), data), data
+
+    def outcome(self, engine: TransferEngine, ref: str, prefix: str, body: Body) -> Outcome:
+        """Everything that one attempt with an engine leads to, an error included."""
+        seen: list[object] = []
+        try:
+            fetched, data = self.fetch(engine, ref, prefix)
+            seen += [contents(data), scan(data).folders, fetched.counts()]
+            body(data)
+            plan = fetched.changes(data.stat().st_ctime_ns)
+            seen += [bool(plan), plan.summary(), without_records(plan.collect())]
+            staging = self.lake.staging(ref)
+            engine.stage(plan, staging, data)
+            listing = self.lake.listing(staging.branch)
+            seen.append({key: described(item) for key, item in listing.items()})
+        except PeragoError as error:
+            seen += [type(error), str(error), error.hint]
+        return seen
+
+
+Outcome = list[object]
+
+
+def described(item: Any) -> object:
+    return item.size, item.checksum, item.content_type, item.metadata
+
+
+def without_records(plan: SyncPlan) -> object:
+    """A plan less what differs between two folders: times and inodes."""
+    uploads = [(u.path, u.key, u.size, u.content_type, u.metadata) for u in plan.uploads]
+    return uploads, plan.deletes, plan.unchanged

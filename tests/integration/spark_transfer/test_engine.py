@@ -1,0 +1,193 @@
+"""The engine on Spark against the one in this process: the same trees, plans and errors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from integration.spark_transfer.engines import Engines
+from integration.transfer.lake import Lake
+from integration.transfer.test_round_trip import ODD_NAMES
+from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
+from perago.transfer.partition import Bounds
+from perago.transfer.port import Source, TransferEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def engines(lake: Lake, session: SparkSession) -> Engines:
+    return Engines(lake, session)
+
+
+def test_odd_names_markers_and_folders_that_become_files_come_out_the_same(
+    engines: Engines,
+) -> None:
+    lake = engines.lake
+    for number, name in enumerate(ODD_NAMES):
+        lake.put(f"p/{name}", b"%d" % number * number, owner=f"me {number}")
+        lake.put(f"p/in/{name}/inner", b"x")
+    lake.put("p/empty", b"")
+    lake.put("p/becomes", b"a file")
+    lake.put("outside", b"x")
+    for marker in ("p/", "p/kept/", "p/dropped/"):
+        lake.put_marker(marker)
+    ref = lake.commit()
+    engines.bounds = Bounds(objects=20, size=200)
+    found = [engines.outcome(e, ref, "p", odd_body) for e in (engines.process, engines.spark)]
+    assert found[1] == found[0]
+    assert len(found[0]) == 7
+
+
+def odd_body(data: Path) -> None:
+    for name in ODD_NAMES[::2]:
+        (data / name).write_bytes(b"changed " + os.fsencode(name))
+    for name in ODD_NAMES[::3]:
+        (data / "in" / name / "inner").unlink()
+    (data / "new").mkdir()
+    (data / "new" / "file").write_bytes(b"n" * 300)
+    (data / "new" / "nothing").touch()
+    (data / "becomes").unlink()
+    (data / "becomes").mkdir()
+    (data / "becomes" / "folder").write_bytes(b"1")
+    (data / "dropped").rmdir()
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", "é d", "x\ty"]), min_size=1, max_size=3).map("/".join)
+CONTENT = st.binary(max_size=80)
+TREES = st.dictionaries(PATHS | PATHS.map(lambda path: f"{path}/"), CONTENT, max_size=9)
+
+
+def written_over(after: dict[str, bytes], data: Path) -> None:
+    """Make a folder hold exactly a tree; what clashes in it is left out."""
+    for entry in data.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for path, content in sorted(after.items()):
+        target = data / path
+        if path.endswith("/"):
+            if not any(p.is_file() for p in [target, *target.parents]):
+                target.mkdir(parents=True, exist_ok=True)
+        elif not target.is_dir() and not any(p.is_file() for p in target.parents):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(before=TREES, after=TREES, prefix=st.sampled_from(["", "a"]))
+@example(before={}, after={}, prefix="")
+@example(before={"a": b"1", "a/b": b"2", "b": b""}, after={}, prefix="")
+@example(
+    before={"a/b": b"1", "a/é d/": b""}, after={"b": b"1", "_lakefs_actions/x": b""}, prefix=""
+)
+@example(before={"a/a": b"1", "b": b"2"}, after={"a": b"1", "b/b": b"3"}, prefix="a")
+def test_generated_trees_give_the_same_tree_plan_branch_or_error(
+    engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str
+) -> None:
+    lake = engines.lake
+    for key in lake.listing():
+        lake.client.objects_api.delete_object(lake.repository, "main", key)
+    for key, content in before.items():
+        lake.client.objects_api.upload_object(lake.repository, "main", key, content=content)
+    ref = lake.commit()
+    found = [
+        engines.outcome(engine, ref, prefix, lambda data: written_over(after, data))
+        for engine in (engines.process, engines.spark)
+    ]
+    assert found[1] == found[0]
+
+
+def test_an_error_in_a_task_is_the_one_of_this_process(engines: Engines) -> None:
+    lake = engines.lake
+    for number in range(20):
+        lake.put(f"k{number}", b"x" * 10)
+    ref = lake.commit()
+    found = []
+    for engine in (engines.process, engines.spark):
+        with pytest.raises(ProjectionError) as caught:
+            stage_what_still_changes(engines, engine, ref)
+        found.append((type(caught.value), str(caught.value), caught.value.hint))
+    assert found[1] == found[0]
+    assert "a file changed while it was being published: k7" in found[0][1]
+
+
+def stage_what_still_changes(engines: Engines, engine: TransferEngine, ref: str) -> None:
+    fetched, data = engines.fetch(engine, ref, "")
+    for number in range(20):
+        (data / f"k{number}").write_bytes(b"y")
+    plan = fetched.changes(0)
+    (data / "k7").write_bytes(b"z and more")
+    engine.stage(plan, engines.lake.staging(ref), data)
+
+
+def test_a_refused_login_in_a_task_is_denied_as_in_this_process(
+    engines: Engines, session: SparkSession, lake: Lake
+) -> None:
+    for number in range(3):
+        lake.put(f"k{number}", b"x")
+    ref = lake.commit()
+    wrong = replace(lake.connection, secret_access_key=SecretStr("wrong"))
+    listing = [item for _, item in sorted(lake.listing(ref).items())]
+    source = Source(lake.repository, ref, "")
+    stranger = Engines(replace(lake, connection=wrong), session)
+    found = []
+    for engine in (stranger.process, stranger.spark):
+        with pytest.raises(BackendDeniedError) as caught:
+            engine.fetch(source, iter(listing[:1]), stranger.a_folder())
+        found.append(str(caught.value))
+    assert "wrong" not in found[0] + found[1]
+    # What follows holds an id of the request.
+    assert found[1].partition(":")[0] == found[0].partition(":")[0]
+
+
+def test_each_partition_is_told_with_its_phase_and_what_it_moved(engines: Engines) -> None:
+    for number in range(10):
+        engines.lake.put(f"k{number}", b"%d" % number)
+    ref = engines.lake.commit()
+
+    def body(data: Path) -> None:
+        (data / "k0").unlink()
+        (data / "k1").write_bytes(b"changed")
+
+    engines.outcome(engines.spark, ref, "", body)
+    told = [(e.action, e.phase) for e in engines.events]
+    assert {action for action, _ in told} == {"partition_done"}
+    down = [event.details for event in engines.events if event.phase == "download"]
+    assert [details["partition"] for details in down] == ["1/2", "2/2"]
+    assert sum(details["objects"] for details in down) == 10
+    up = [event.details for event in engines.events if event.phase == "stage"]
+    assert [details.get("deletes", 0) for details in up] == [1, 0]
+    assert [(details["objects"], details["bytes"]) for details in up] == [(0, 0), (1, 7)]
+    assert all(event.seconds is not None for event in engines.events)
+
+
+def test_nothing_is_left_beside_the_data_but_tables_and_no_secret_among_them(
+    engines: Engines,
+) -> None:
+    engines.lake.put("k", b"x")
+    ref = engines.lake.commit()
+    fetched, data = engines.fetch(engines.spark, ref, "")
+    (data / "k").write_bytes(b"y")
+    plan = fetched.changes(0)
+    engines.spark.stage(plan, engines.lake.staging(ref), data)
+    secret = engines.lake.connection.secret_access_key.get_secret_value().encode()
+    files = [path for path in data.parent.rglob("*") if path.is_file()]
+    assert [path for path in files if secret in path.read_bytes()] == []
+    assert {path.suffix for path in files if data not in path.parents} == {".arrow"}
+
+
+def test_a_commit_that_is_not_there_is_the_same_error(engines: Engines) -> None:
+    engines.lake.commit()
+    for engine in (engines.process, engines.spark):
+        with pytest.raises(NotFoundError):
+            engines.fetch(engine, "0" * 64, "")
