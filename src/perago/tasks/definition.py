@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from perago.errors import DefinitionError
 from perago.tasks.controls import TaskControls
-from perago.tasks.guardrails import DataGuardrail
 from perago.tasks.spark import SparkWorkspace
 from perago.tasks.spec import WorkspaceSpec
 
@@ -233,20 +232,7 @@ def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[st
         )
     yield from workspace.problems()
     if signature.kind == "file" and not signature.problems:
-        yield from _data_guardrail_problems(workspace)
-
-
-def _data_guardrail_problems(workspace: WorkspaceSpec) -> Iterator[str]:
-    """A folder has no Spark session to ask."""
-    for side in ("pre", "post"):
-        guardrails = getattr(workspace, side)
-        for guardrail in guardrails if isinstance(guardrails, Sequence) else ():
-            if isinstance(guardrail, DataGuardrail):
-                yield (
-                    f"WorkspaceSpec.{side}: {guardrail!r} reads data with Spark, and this is a "
-                    "file task: write (workspace: SparkWorkspace, …), or check the files in a "
-                    "function of your own"
-                )
+        yield from workspace.file_problems()
 
 
 def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:

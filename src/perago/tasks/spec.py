@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perago.tasks.guardrails import Guardrail, guardrail_problem
+from perago.tasks.guardrails import DataGuardrail, Guardrail, guardrail_problem
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -42,6 +42,18 @@ class WorkspaceSpec:
             yield f"WorkspaceSpec.read_only must be True or False, not {read_only!r}"
         for side in ("pre", "post"):
             yield from _guardrail_problems(side, getattr(self, side))
+
+    def file_problems(self) -> Iterator[str]:
+        """What is wrong with this spec on a file task: a folder has no Spark session to ask."""
+        for side in ("pre", "post"):
+            guardrails = getattr(self, side)
+            for guardrail in guardrails if isinstance(guardrails, Sequence) else ():
+                if isinstance(guardrail, DataGuardrail):
+                    yield (
+                        f"WorkspaceSpec.{side}: {guardrail!r} reads data with Spark, and this is "
+                        "a file task: write (workspace: SparkWorkspace, …), or check the files in "
+                        "a function of your own"
+                    )
 
 
 def _prefix_problems(prefix: object) -> Iterator[str]:
