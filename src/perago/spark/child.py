@@ -8,12 +8,16 @@ the remote, which carries a token, is in no argument list and no environment.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 from perago.errors import BackendUnavailableError
+
+_DETAILS = re.compile(r'details = "(.+)"')
+_LONGEST_REASON = 300
 
 Question = Literal["perago.spark.interrupting", "perago.spark.probe"]
 
@@ -34,21 +38,26 @@ def ask(question: Question, request: dict[str, Any], *, seconds: float) -> dict[
             f"the Spark Connect server did not answer within {seconds:.0f} s"
         ) from None
     lines = done.stdout.decode(errors="replace").splitlines()
-    if done.returncode or not lines:
+    found: dict[str, Any] = json.loads(lines[-1]) if lines else {"error": f"exit {done.returncode}"}
+    if "error" in found:
         raise BackendUnavailableError(
-            f"the Spark Connect server could not be asked: {_last_line(done.stderr)}"
+            f"the Spark Connect server could not be asked: {found['error']}"
         )
-    answer: dict[str, Any] = json.loads(lines[-1])
-    return answer
+    return found
 
 
 def answer(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """The other side: read the request, print the answer as the last line."""
     request: dict[str, Any] = json.loads(sys.stdin.read())
-    sys.stdout.write("\n" + json.dumps(handle(request)) + "\n")
+    try:
+        found = handle(request)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+        found = {"error": in_short(str(error) or type(error).__name__)}
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
     sys.stdout.flush()
 
 
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1][:500] if lines else "it ended without a word"
+def in_short(text: str) -> str:
+    """The telling line of an error of gRPC or of Spark."""
+    details = _DETAILS.search(text)
+    return (details[1] if details else text.strip().partition("\n")[0])[:_LONGEST_REASON]

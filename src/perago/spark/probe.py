@@ -24,8 +24,7 @@ _PROVIDER = f"{_HADOOP}.aws.credentials.provider"
 # What S3A says when LakeFS answered: the repository of that name does not exist.
 _REACHED = ("PATH_NOT_FOUND", "NoSuchBucket", "does not exist", "UnknownStoreException")
 _MEANINGS = {
-    "S3AFileSystem": "the jars of S3A (hadoop-aws and what it needs) are not on its class path",
-    "PathOutputCommitProtocol": "the jar spark-hadoop-cloud is not on its class path",
+    "S3AFileSystem not found": "the jars of S3A (hadoop-aws …) are not on its class path",
     "AccessDenied": "LakeFS refused the credentials of fs.s3a",
     "InvalidAccessKeyId": "LakeFS does not know the access key of fs.s3a",
     "403": "LakeFS refused the credentials of fs.s3a",
@@ -50,10 +49,11 @@ def missing_settings(get: Callable[[str], str | None]) -> Iterator[str]:
 
 def meaning(reason: str) -> str | None:
     """What a failed read through S3A says about the server; None when it reached LakeFS."""
-    known = next((text for sign, text in _MEANINGS.items() if sign in reason), None)
+    said = _without_java(reason)
+    known = next((text for sign, text in _MEANINGS.items() if sign in said), None)
     if known is not None:
         return known
-    return None if any(sign in reason for sign in _REACHED) else reason[:_LONGEST_REASON]
+    return None if any(sign in said for sign in _REACHED) else said[:_LONGEST_REASON]
 
 
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
@@ -94,10 +94,15 @@ def _run_a_function(session: Any) -> list[str]:
     return []
 
 
+def _without_java(text: str) -> str:
+    """What was said, without the stack trace that names half of Spark."""
+    return text.partition("JVM stacktrace")[0].strip()
+
+
 def _last_line(text: str) -> str:
-    """The end of a Python traceback; the Java one that follows says nothing about Python."""
-    python = text.partition("JVM stacktrace")[0].strip().splitlines()
-    return python[-1].strip()[:_LONGEST_REASON] if python else "no reason given"
+    """The end of a Python traceback."""
+    lines = _without_java(text).splitlines()
+    return lines[-1].strip()[:_LONGEST_REASON] if lines else "no reason given"
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
 ) -> None:
     broken = {
         "spark.hadoop.fs.s3a.path.style.access": "false",
-        "spark.sql.sources.commitProtocolClass": "org.example.Other",
+        "spark.hadoop.fs.s3a.committer.name": "file",
     }
     server = serve(ConnectSettings("broken", gateway, "local[1]", broken))
     done = start_with(spark_site, server.remote)

@@ -50,6 +50,7 @@ def test_the_value_of_a_secret_is_never_shown() -> None:
         ("[PATH_NOT_FOUND] Path does not exist: s3a://probe/main/nothing", None),
         ("java.lang.ClassNotFoundException: Class org…S3AFileSystem not found", "the jars of S3A"),
         ("getFileStatus: AccessDeniedException: 403", "LakeFS refused the credentials"),
+        ("(UnknownStoreException) no bucket\n\nJVM stacktrace:\nS3AFileSystem not found", None),
         ("UnknownHostException: lakefs.invalid", "it cannot find the host"),
         ("something else entirely", "something else entirely"),
     ],
