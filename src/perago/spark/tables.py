@@ -8,6 +8,7 @@ needs no access to the folder.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,7 @@ def write_part(
     """Write one part file, whole or not at all: a task may be repeated."""
     table = pa.table({name: list(columns[name]) for name in schema.names}, schema=schema)
     target = part_path(folder, number)
-    fresh = target.with_suffix(f".{id(table):x}.tmp")
+    fresh = target.with_suffix(f".{uuid.uuid4().hex}")
     with pa.OSFile(str(fresh), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         writer.write_table(table)
     fresh.replace(target)
