@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench docs lock clean
+.PHONY: setup demo test check bench soak docs lock clean
 setup: $(READY)
 
 $(READY): constraints.txt constraints-build.txt pyproject.toml
@@ -31,6 +31,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m pytest tests/bench -m bench -p no:cacheprovider
+
+# What takes too long for every test run: ten thousand tasks instead of two.
+soak: $(READY)
+	PERAGO_LOAD_TASKS=10000 $(BIN)/python -m pytest tests/integration/worker/test_load.py
 
 docs: $(READY)
 	@$(BIN)/python docs/build.py

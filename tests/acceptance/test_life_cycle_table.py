@@ -143,6 +143,23 @@ def test_a_failing_step_reaches_conductor_and_nothing_else(world: World, row: Ro
     world.assert_tidy()
 
 
+@pytest.mark.parametrize("ref", ["0" * 64, "main", "short"])
+def test_a_wrong_ref_is_noticed_before_the_body_runs(world: World, ref: str) -> None:
+    """Peer weakness 14: a short or wrong ref is noticed only after the body ran."""
+    ran: list[bool] = []
+
+    def body(workspace: Path, params: Params) -> Result:
+        ran.append(True)
+        return Result()
+
+    given = world.ref[:12] if ref == "short" else ref
+    world.start(at(ref=given)(world))
+    outcome, _ = world.attempt(world.job(body))
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.startswith("InputError: workspace")
+    assert not ran
+
+
 def test_the_attempt_directory_cannot_be_made(world: World) -> None:
     world.root.write_text("a file where the root should be")
     workflow = world.start()

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from integration.transfer.lake import Lake, a_new_repository
+from perago import dev
 from perago.lakefs.connection import LakeFSConnection
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import Projection, project
@@ -25,8 +25,8 @@ OURS, THEIRS, SIZE, ROUNDS = 2_000, 200, 10_240, 3
 
 
 @pytest.fixture
-def lake(stack: Any, tmp_path: Path) -> Lake:
-    lakefs = stack.endpoints.lakefs
+def lake(endpoints: dev.Endpoints, tmp_path: Path) -> Lake:
+    lakefs = endpoints.lakefs
     secret = SecretStr(lakefs.secret_access_key)
     return a_new_repository(
         LakeFSConnection(lakefs.endpoint, lakefs.access_key_id, secret), tmp_path

@@ -18,7 +18,7 @@ _BOTH = [pytest.param("fake"), pytest.param("real", marks=pytest.mark.servers)]
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> LakeUnderTest:
     if request.param == "fake":
         return fake_lake(tmp_path)
-    return real_lake(request.getfixturevalue("stack"), tmp_path)
+    return real_lake(request.getfixturevalue("endpoints"), tmp_path)
 
 
 @pytest.fixture(params=_BOTH)
@@ -26,6 +26,6 @@ def conductor(request: pytest.FixtureRequest) -> Iterator[ConductorUnderTest]:
     if request.param == "fake":
         yield FakeConductor()
         return
-    url = request.getfixturevalue("stack").endpoints.conductor.server_url
+    url = request.getfixturevalue("endpoints").conductor.server_url
     with closing(RealConductor(url)) as real:
         yield real

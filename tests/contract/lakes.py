@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lakefs_sdk
 from pydantic import SecretStr
 
+from perago import dev
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
@@ -86,7 +86,11 @@ class LakeUnderTest:
     def keys(self, ref: str, prefix: str = "") -> list[str]:
         return [item.key for item in self.objects.list(self.repository, ref, prefix)]
 
-    def read(self, ref: str, key: str, size: int = 0) -> bytes:
+    def read(self, ref: str, key: str, size: int | None = None) -> bytes:
+        """The bytes of an object; its size, as always, comes from a listing."""
+        if size is None:
+            listed = self.objects.list(self.repository, ref, key)
+            size = next((item.size for item in listed if item.key == key), 1)
         return b"".join(self.objects.read(self.repository, ref, key, size))
 
     def install_fence(self) -> str:
@@ -101,8 +105,8 @@ def fake_lake(folder: Path) -> LakeUnderTest:
     return LakeUnderTest(lake, lake.objects, "repo", folder)
 
 
-def real_lake(stack: Any, folder: Path) -> LakeUnderTest:
-    endpoint = stack.endpoints.lakefs
+def real_lake(endpoints: dev.Endpoints, folder: Path) -> LakeUnderTest:
+    endpoint = endpoints.lakefs
     connection = LakeFSConnection(
         endpoint.endpoint, endpoint.access_key_id, SecretStr(endpoint.secret_access_key)
     )

@@ -172,7 +172,7 @@ def test_a_protected_branch_takes_merges_and_nothing_else(lake: LakeUnderTest) -
         lake.put(PROTECTED, "b")
     with pytest.raises(BackendDeniedError):
         lake.put(PROTECTED, "b", metadata={"k": "v"})
-    with pytest.raises(BackendRefusedError):
+    with pytest.raises(BackendDeniedError):
         lake.objects.delete(lake.repository, PROTECTED, ["a"])
     assert lake.head(PROTECTED) == merged
     assert lake.keys(PROTECTED) == ["a"]
@@ -196,4 +196,7 @@ def test_the_fence_is_looked_for_in_the_tree_of_a_commit(lake: LakeUnderTest) ->
     after = lake.install_fence()
     assert not lake.lake.has_fence(lake.repository, before)
     assert lake.lake.has_fence(lake.repository, after)
-    assert not lake.lake.has_fence(lake.repository, MISSING)
+    other = lake.put_and_commit("main", ACTION_PATH, b"name: not ours")
+    assert not lake.lake.has_fence(lake.repository, other)
+    with pytest.raises(NotFoundError):
+        lake.lake.has_fence(lake.repository, MISSING)

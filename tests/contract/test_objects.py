@@ -100,7 +100,7 @@ def test_unusual_keys_are_kept_as_they_are(lake: LakeUnderTest, key: str) -> Non
     lake.put("main", key, b"body of " + key.encode())
     assert lake.keys("main") == [key]
     ref = lake.commit("main").commit
-    assert lake.read(ref, key, 100) == b"body of " + key.encode()
+    assert lake.read(ref, key) == b"body of " + key.encode()
     lake.objects.delete(lake.repository, "main", [key])
     assert lake.keys("main") == []
 

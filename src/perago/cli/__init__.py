@@ -19,6 +19,7 @@ from perago.cli.extract import extract
 from perago.cli.fence import fence_app
 from perago.cli.gc import gc
 from perago.cli.register import register
+from perago.cli.run import run
 from perago.cli.start import start
 from perago.errors import PeragoError
 
@@ -40,6 +41,7 @@ app.command()(extract)
 app.command()(budget)
 app.command()(gc)
 app.command()(register)
+app.command()(run)
 app.command()(start)
 app.add_typer(fence_app, name="fence")
 

@@ -9,29 +9,25 @@ from typing import Any, TypeVar
 
 import lakefs_sdk
 from lakefs_sdk.client import LakeFSClient
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_random_exponential,
-)
 
 from perago.errors import (
-    BackendRefusedError,
-    BackendUnavailableError,
     ConflictError,
-    LostReplyError,
     NotFoundError,
 )
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import translated
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
+from perago.lakefs.patience import patiently
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 
 Answer = TypeVar("Answer")
 
 _ACTIONS = "_lakefs_actions/"
+# Shorter than what objects are waited for: a lease runs, and a publish step reads in it.
+_PATIENCE_SECONDS = 15.0
+# Cleaning up must not eat the lease: one more try at the most.
 _CLEANUP_TIMEOUT = (2.0, 10.0)
+_CLEANUP_PATIENCE = 1.0
 
 
 def connect(connection: LakeFSConnection) -> LakeFSClient:
@@ -59,7 +55,8 @@ class LakeFSControl:
 
     def check_access(self) -> None:
         """Ask who we are: fails when the server is away or the credentials are wrong."""
-        self._read("check the credentials", self._client.auth_api.get_current_user)
+        ask = self._client.auth_api.get_current_user
+        self._read("check the credentials", ask, patience=0)
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         what = f"read commit {commit_id} of {repository!r}"
@@ -139,6 +136,7 @@ class LakeFSControl:
                 staging.repository,
                 staging.branch,
                 _request_timeout=_CLEANUP_TIMEOUT,
+                patience=_CLEANUP_PATIENCE,
             )
         except NotFoundError:
             return
@@ -185,25 +183,14 @@ class LakeFSControl:
             if self._read(f"read tag {tag!r}", get, repository, tag).commit_id != commit_id:
                 raise
 
-    def _read(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+    def _read(
+        self, what: str, call: Any, *args: Any, patience: float = _PATIENCE_SECONDS, **kwargs: Any
+    ) -> Any:
         """A request that may be repeated: it reads, or doing it twice is doing it once."""
         kwargs.setdefault("_request_timeout", self._timeout)
-        for attempt in _patiently():
-            with attempt, translated(what):
+
+        def ask() -> Any:
+            with translated(what):
                 return call(*args, **kwargs)
-        raise AssertionError("unreachable")  # pragma: no cover
 
-
-def _patiently() -> Retrying:
-    return Retrying(
-        retry=retry_if_exception(_is_passing),
-        stop=stop_after_attempt(4),
-        wait=wait_random_exponential(multiplier=0.2, max=3),
-        reraise=True,
-    )
-
-
-def _is_passing(error: BaseException) -> bool:
-    return isinstance(error, BackendUnavailableError) and not isinstance(
-        error, LostReplyError | BackendRefusedError
-    )
+        return patiently(patience)(ask)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.store import S3Store
 
 from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import translated
-from perago.lakefs.patience import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, patiently
+from perago.lakefs.patience import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
-
-Answer = TypeVar("Answer")
 
 PIECE = 8 << 20
 _PIECES_AHEAD = 3
@@ -35,69 +33,48 @@ class Gateway:
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         """Ranges in order, a few of them ahead, so that hashing and writing never stop the line."""
-        store, path, what = self._store(repository), f"{ref}/{key}", f"read object {key!r}"
-        if size <= PIECE:
-            yield self._read_whole(store, path, what)
-            return
-        starts = range(0, size, PIECE)
-        with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
-
-            def ask(start: int) -> Future[memoryview]:
-                length = min(PIECE, size - start)
-                return ahead.submit(self._read_range, store, path, start, length, what)
-
-            pending = [ask(start) for start in starts[:_PIECES_AHEAD]]
-            for start in starts[_PIECES_AHEAD:]:
-                yield pending.pop(0).result()
-                pending.append(ask(start))
-            for piece in pending:
-                yield piece.result()
-
-    def _read_whole(self, store: S3Store, path: str, what: str) -> memoryview:
-        def get() -> memoryview:
-            with translated(what):
-                return memoryview(obstore.get(store, path).bytes())
-
-        return self._patiently(get)
-
-    def _read_range(
-        self, store: S3Store, path: str, start: int, length: int, what: str
-    ) -> memoryview:
-        def get() -> memoryview:
-            with translated(what):
-                return memoryview(obstore.get_range(store, path, start=start, length=length))
-
-        return self._patiently(get)
+        store, path = self._store(repository), f"{ref}/{key}"
+        with translated(f"read object {key!r}"):
+            if size <= PIECE:
+                yield memoryview(obstore.get(store, path).bytes())
+            else:
+                yield from _read_pieces(store, path, size)
 
     def write(
         self, repository: str, branch: str, key: str, source: Path, content_type: str
     ) -> None:
         """Upload one file; a large one in parts."""
-        store, path = self._store(repository), f"{branch}/{key}"
-
-        def put() -> None:
-            with translated(f"write object {key!r}"):
-                obstore.put(
-                    store,
-                    path,
-                    source,
-                    attributes={"Content-Type": content_type},
-                    chunk_size=PIECE,
-                    max_concurrency=_PIECES_AHEAD,
-                )
-
-        self._patiently(put)
-
-    def _patiently(self, request: Callable[[], Answer]) -> Answer:
-        # obstore repeats by itself what its rules call safe; a body that was cut off half-way and
-        # a write that timed out are not among them.
-        return patiently(self._connection.patience)(request)
+        with translated(f"write object {key!r}"):
+            obstore.put(
+                self._store(repository),
+                f"{branch}/{key}",
+                source,
+                attributes={"Content-Type": content_type},
+                chunk_size=PIECE,
+                max_concurrency=_PIECES_AHEAD,
+            )
 
     def _store(self, repository: str) -> S3Store:
         with self._lock:
             if repository not in self._stores:
                 self._stores[repository] = _open_store(self._connection, repository)
             return self._stores[repository]
+
+
+def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
+    starts = range(0, size, PIECE)
+    with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
+
+        def ask(start: int) -> Future[Any]:
+            length = min(PIECE, size - start)
+            return ahead.submit(obstore.get_range, store, path, start=start, length=length)
+
+        pending = [ask(start) for start in starts[:_PIECES_AHEAD]]
+        for start in starts[_PIECES_AHEAD:]:
+            yield memoryview(pending.pop(0).result())
+            pending.append(ask(start))
+        for piece in pending:
+            yield memoryview(piece.result())
 
 
 def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
@@ -125,6 +102,7 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
         skip_signature=False,
         s3_express=False,
         client_options=client,
+        # obstore repeats by itself, also a body that was cut off and a write without an answer.
         retry_config={
             "retry_timeout": timedelta(seconds=connection.patience),
             "backoff": {

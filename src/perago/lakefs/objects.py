@@ -186,5 +186,5 @@ def _exactly(body: bytes, length: int) -> memoryview:
 
 
 def _gateway_takes(key: str) -> bool:
-    """obstore refuses control characters in keys."""
-    return not any(ord(char) < 32 or ord(char) == 127 for char in key)
+    """obstore refuses control characters in keys, and drops a slash at the end."""
+    return not key.endswith("/") and not any(ord(char) < 32 or ord(char) == 127 for char in key)

@@ -27,6 +27,8 @@ class Failed:
     code: str | None
     hint: str | None
     trace: str
+    # What a command ends with that ran the attempt itself.
+    exit_code: int = 1
 
 
 Outcome = Completed | Failed
@@ -41,6 +43,7 @@ def failure_of(error: BaseException) -> Failed:
         code=known.code if known else None,
         hint=known.hint if known else None,
         trace="".join(traceback.format_exception(error)),
+        exit_code=known.exit_code if known else 1,
     )
 
 

@@ -44,7 +44,7 @@ class Published:
     """Where the workspace is now, and how it got there."""
 
     ref: str
-    how: Literal["unchanged", "merged", "replaced", "returned", "adopted"]
+    how: Literal["unchanged", "merged", "replaced", "returned"]
     abandoned: str | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError
-from perago.lakefs.fence import ACTION_PATH
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.testing.faults import Faults
@@ -100,10 +100,8 @@ class InMemoryLake:
 
     def has_fence(self, repository: str, ref: str) -> bool:
         def do() -> bool:
-            try:
-                return ACTION_PATH in self.repository(repository).visible(ref)
-            except NotFoundError:
-                return False
+            found = self.repository(repository).visible(ref).get(ACTION_PATH)
+            return found is not None and found.content == ACTION_TEXT.encode()
 
         return self.faults.run("lake.has_fence", do)
 

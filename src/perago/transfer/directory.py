@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ import psutil
 from perago.errors import ProjectionError
 from perago.protocol.identity import Execution
 from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.removal import LOCK_FILE, NEW_PREFIX, remove_directory
 
 _log = logging.getLogger(__name__)
 
-_LOCK = ".perago-lock"
 _DATA = "data"
 _UNSAFE = re.compile(r"[^0-9A-Za-z_.-]+")
 
@@ -54,7 +53,7 @@ class LocalDirectory:
 
     def touch(self) -> int:
         """The file system's own idea of now, in nanoseconds."""
-        lock = self.path / _LOCK
+        lock = self.path / LOCK_FILE
         os.utime(lock)
         return lock.stat().st_ctime_ns
 
@@ -70,20 +69,22 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     root = root.absolute()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = directory_name(execution)
-    fresh, final = root / f".new-{name}", root / name
+    fresh, final = root / f"{NEW_PREFIX}{name}", root / name
     fresh.mkdir(mode=0o700)
     with ExitStack() as held:
         # The last to be let go is the lock: nobody else may sweep what is being removed.
-        lock_fd = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        lock_fd = os.open(
+            fresh / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         held.callback(os.close, lock_fd)
-        held.callback(remove_tree, fresh)
+        held.callback(_remove, fresh)
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_marker(fresh, execution)
         (fresh / _DATA).mkdir(mode=0o700)
         data_fd = os.open(fresh / _DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         held.callback(os.close, data_fd)
         fresh.rename(final)
-        held.callback(remove_tree, final)
+        held.callback(_remove, final)
         yield LocalDirectory(final, final / _DATA, data_fd)
 
 
@@ -109,38 +110,11 @@ def _write_marker(folder: Path, execution: Execution) -> None:
     path.write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one whose body made parts of it read-only. Logs what stays.
-
-    Not ``shutil.rmtree``: that recurses, and a body may nest folders deeper than Python does.
-    """
-    problems: list[OSError] = []
-    folders = [str(folder)]
-    for inner in folders:  # grows while it is walked
-        try:
-            folders += _remove_files(inner)
-        except OSError as error:
-            problems.append(error)
-    for inner in reversed(folders):
-        try:
-            os.rmdir(inner)  # noqa: PTH106  strings: a tree may have very many entries
-        except OSError as error:
-            problems.append(error)
-    if os.path.lexists(folder):
+def _remove(folder: Path) -> None:
+    try:
+        remove_directory(folder)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
+            return
         # Cleanup never changes a result; the next start sweeps again.
-        _log.warning("failed to remove attempt directory %s: %s", folder, problems[0])
-
-
-def _remove_files(folder: str) -> list[str]:
-    """Remove what is not a folder; the folders. Links are removed, never followed."""
-    if not stat.S_ISDIR(os.lstat(folder).st_mode):
-        raise NotADirectoryError(f"not a folder any more: {folder}")
-    os.chmod(folder, 0o700)  # noqa: PTH101
-    folders = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            else:
-                os.unlink(entry.path)  # noqa: PTH108
-    return folders
+        _log.warning("failed to remove attempt directory %s: %s", folder, error)

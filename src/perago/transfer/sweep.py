@@ -14,7 +14,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,11 +23,10 @@ from typing import Any
 import psutil
 
 from perago.protocol.identity import Execution
-from perago.transfer.directory import _LOCK as LOCK_FILE
-from perago.transfer.directory import directory_name, remove_tree
+from perago.transfer.directory import directory_name
 from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.removal import LOCK_FILE, NEW_PREFIX, remove_directory
 
-NEW_PREFIX = ".new-"
 # Making a directory takes milliseconds; one that is still unfinished after this was abandoned.
 _UNFINISHED_SECONDS = 600.0
 _TRY_AGAIN_SECONDS = 0.05
@@ -100,7 +99,7 @@ def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _UNFINISHED
         with _locked(folder, wait) as locked:
             if not locked:
                 return Swept(folder, Fate.LIVE, "an execution holds its lock")
-            _discard(folder)
+            remove_directory(folder)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
             return Swept(folder, Fate.GONE)
@@ -183,30 +182,3 @@ def _owner_may_live(folder: Path) -> bool:
         return False
     pid = marker.get("pid")
     return not isinstance(pid, int) or psutil.pid_exists(pid)
-
-
-def _discard(folder: Path) -> None:
-    """Remove a directory whose lock we hold.
-
-    Marker and lock go last, under the name of an unfinished directory: whenever this is killed,
-    what stays can be recognised and swept again.
-    """
-    folder.chmod(0o700)
-    for entry in list(folder.iterdir()):
-        if entry.name not in {LOCK_FILE, ATTEMPT_MARKER}:
-            _remove(entry)
-    if not folder.name.startswith(NEW_PREFIX):
-        folder = folder.rename(folder.with_name(f"{NEW_PREFIX}{folder.name}"))
-    for name in (ATTEMPT_MARKER, LOCK_FILE):
-        with suppress(FileNotFoundError):
-            (folder / name).unlink()
-    folder.rmdir()
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
-        remove_tree(entry)
-    else:
-        entry.unlink()
-    if os.path.lexists(entry):
-        raise OSError(f"could not be removed: {entry}")

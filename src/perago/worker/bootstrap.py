@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,24 @@ def build_ports(
     engine = Engine(LakeFSObjects(lakefs), threads=settings.transfer_threads)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
     return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy)
+
+
+@contextmanager
+def local_ports(
+    settings: Settings, *, events: EventSink, attempts: Attempts, with_lakefs: bool
+) -> Iterator[Ports]:
+    """The same without Conductor, for one run, closed at its end."""
+    clock = SystemClock()
+    policy = replace(build_policy(settings), replacement="off")
+    if not with_lakefs:
+        none = _NotConfigured()
+        yield Ports(none, attempts, none, clock, events, policy)
+        return
+    lakefs = lakefs_connection(settings)
+    with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
+        engine = Engine(objects, threads=settings.transfer_threads)
+        workspaces = LocalWorkspaces(settings.workspace_root, engine)
+        yield Ports(lake, attempts, workspaces, clock, events, policy)
 
 
 class _NotConfigured:

@@ -155,21 +155,32 @@ class Slot:
         return executor
 
     def _poll(self) -> Delivery | None:
+        """One round over the task types, and a long poll for one of them if all are empty.
+
+        The round begins one type further each time: a busy type cannot starve the others, and
+        looking into an empty queue takes milliseconds.
+        """
         names = list(self._definitions)
-        name = names[self._turn % len(names)]
         self._turn += 1
+        start = self._turn % len(names)
         try:
-            delivery = self._office.poll(name, wait_ms=max(_POLL_MS // len(names), 50))
+            for name in names[start:] + names[:start]:
+                if delivery := self._office.poll(name, wait_ms=0):
+                    return self._unless_draining(delivery)
+            delivery = self._office.poll(names[start], wait_ms=max(_POLL_MS // len(names), 100))
         except BackendError as error:
-            self._office.metrics.poll_failed(name)
-            _log.warning("poll_failed", task=name, reason=str(error))
+            self._office.metrics.poll_failed(names[start])
+            _log.warning("poll_failed", task=names[start], reason=str(error))
             self._stops.draining.wait(_PAUSE_AFTER_OUTAGE)
             return None
-        if delivery is not None and self._stops.draining.is_set():
-            # Claimed by a poll that was under way when the stop came: nothing has run yet.
-            self._office.hand_back(delivery)
-            return None
-        return delivery
+        return self._unless_draining(delivery) if delivery else None
+
+    def _unless_draining(self, delivery: Delivery) -> Delivery | None:
+        """What a poll claimed while the stop came goes back: nothing of it has run yet."""
+        if not self._stops.draining.is_set():
+            return delivery
+        self._office.hand_back(delivery)
+        return None
 
     def _attempt(self, executor: ExecutorProcess, delivery: Delivery) -> None:
         execution = Execution(delivery.claim, uuid.uuid4().hex)

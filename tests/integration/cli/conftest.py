@@ -3,13 +3,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import lakefs_sdk
 import pytest
 from lakefs_sdk.client import LakeFSClient
 from pydantic import SecretStr
 
+from perago import dev
 from perago.conductor.connection import ConductorConnection
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.lakefs.connection import LakeFSConnection
@@ -17,9 +17,9 @@ from perago.lakefs.control import LakeFSControl, connect
 
 
 @pytest.fixture
-def settings(stack: Any) -> dict[str, str]:
+def settings(endpoints: dev.Endpoints) -> dict[str, str]:
     """The environment of a command that may use both servers."""
-    lakefs, conductor = stack.endpoints.lakefs, stack.endpoints.conductor
+    lakefs, conductor = endpoints.lakefs, endpoints.conductor
     return {
         "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
@@ -29,15 +29,15 @@ def settings(stack: Any) -> dict[str, str]:
 
 
 @pytest.fixture
-def taskdefs(stack: Any) -> Iterator[ConductorTaskDefs]:
-    connection = ConductorConnection(stack.endpoints.conductor.server_url)
+def taskdefs(endpoints: dev.Endpoints) -> Iterator[ConductorTaskDefs]:
+    connection = ConductorConnection(endpoints.conductor.server_url)
     with closing(ConductorTaskDefs(connection)) as taskdefs:
         yield taskdefs
 
 
 @pytest.fixture
-def connection(stack: Any) -> LakeFSConnection:
-    lakefs = stack.endpoints.lakefs
+def connection(endpoints: dev.Endpoints) -> LakeFSConnection:
+    lakefs = endpoints.lakefs
     return LakeFSConnection(
         lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
     )

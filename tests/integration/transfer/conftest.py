@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from integration.transfer.lake import Lake, a_new_repository
 from integration.transfer.proxy import FaultProxy
+from perago import dev
 from perago.lakefs.connection import LakeFSConnection
 
 
 @pytest.fixture
-def connection(stack: Any) -> LakeFSConnection:
-    lakefs = stack.endpoints.lakefs
+def connection(endpoints: dev.Endpoints) -> LakeFSConnection:
+    lakefs = endpoints.lakefs
     return LakeFSConnection(
         lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
     )

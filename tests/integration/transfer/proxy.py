@@ -27,7 +27,7 @@ class FaultProxy:
         self._refusals = 0
         self._cuts = 0
         self._cut_after = 0
-        self._silent = False
+        self._silences = 0
         self._match = b""
         self.requests: list[str] = []
         self._sockets: list[socket.socket] = []
@@ -45,13 +45,14 @@ class FaultProxy:
         """End the next matching requests' connections after some bytes of the answer."""
         self._cuts, self._match, self._cut_after = times, match, after
 
-    def keep_still(self) -> None:
-        self._silent = True
+    def keep_still(self, times: int) -> None:
+        """Take the next requests and never answer them."""
+        self._silences = times
 
     @property
     def spent(self) -> bool:
         """Whether every fault that was asked for has happened."""
-        return self._refusals <= 0 and self._cuts <= 0
+        return self._refusals <= 0 and self._cuts <= 0 and self._silences <= 0
 
     def __enter__(self) -> FaultProxy:
         self._start(self._accept)
@@ -102,7 +103,9 @@ class FaultProxy:
                 cut = matches and not refused and self._cuts > 0
                 self._refusals -= refused
                 self._cuts -= cut
-            if self._silent:
+                silent = self._silences > 0
+                self._silences -= silent
+            if silent:
                 return
             if refused:
                 _answer_and_drain(client)

@@ -52,6 +52,12 @@ def _write(key: str, **metadata: str) -> Request:
     return write
 
 
+def _write_large(lake: Lake, source: Path) -> None:
+    """In parts, which are begun and ended by requests of their own."""
+    large = source.with_name("large-source")
+    lake.objects.write(lake.repository, "main", "new", large, content_type="a/b", metadata={})
+
+
 def _delete(lake: Lake, _: Path) -> None:
     lake.objects.delete(lake.repository, "main", ["small", "not there"])
 
@@ -62,6 +68,7 @@ REQUESTS = {
     "read large": _read("large", len(LARGE)),
     "read through the API": _read("control\n", len(CONTENT)),
     "write": _write("new"),
+    "write large": _write_large,
     "write through the API": _write("new\n"),
     "write metadata": _write("new", owner="me"),
     "delete": _delete,
@@ -128,7 +135,7 @@ def _assert_done(lake: Lake, request_name: str, answer: object) -> None:
         assert set(listed) == {"control\n", "large"}
     else:
         (key,) = {key for key in listed if key.startswith("new")}
-        assert lake.content(key) == CONTENT
+        assert lake.content(key) == (LARGE if "large" in request_name else CONTENT)
         assert listed[key].metadata == ({"owner": "me"} if "metadata" in request_name else {})
 
 
@@ -159,10 +166,20 @@ def test_a_silent_server_does_not_block_for_ever(
     filled: Lake, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     """The peer's weakness 7: no timeouts, a silent server blocks for ever."""
-    proxy.keep_still()
+    proxy.keep_still(1_000_000)
     silent = filled.through(proxy.endpoint, connect_timeout=0.5, read_timeout=0.5, patience=1.0)
     with pytest.raises(BackendUnavailableError):
         REQUESTS[request_name](silent, source)
+
+
+@every_request
+def test_a_request_that_is_never_answered_is_asked_again(
+    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+) -> None:
+    proxy.keep_still(1)
+    answer = REQUESTS[request_name](filled.through(proxy.endpoint, read_timeout=1.0), source)
+    assert proxy.spent
+    _assert_done(filled, request_name, answer)
 
 
 def test_a_whole_attempt_lives_through_an_unsteady_server(filled: Lake, proxy: FaultProxy) -> None:

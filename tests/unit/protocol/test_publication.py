@@ -12,7 +12,7 @@ from perago.errors import (
     StaleAttemptError,
     UnknownOutcomeError,
 )
-from perago.lakefs.fence import ACTION_PATH
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.job import Policy
 from perago.protocol.record import EXPECTED_HEAD, read_record
 from perago.testing import followed_by, preceded_by
@@ -99,7 +99,7 @@ def test_a_conflicting_race_is_a_fence_error(world: World) -> None:
 
 def test_with_the_hard_fence_the_race_is_refused_by_the_server(world: World) -> None:
     world.policy = Policy(publish_fence="hard")
-    world.ref = world.commit({ACTION_PATH: b"the hook"}).id
+    world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     somebody = preceded_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.merge", somebody)
     failed(world.run(world.job(writes(b=b"2"))), PublishFenceError)
@@ -108,7 +108,7 @@ def test_with_the_hard_fence_the_race_is_refused_by_the_server(world: World) -> 
 
 
 def test_the_hook_works_whenever_it_is_there_also_when_not_asked_for(world: World) -> None:
-    world.ref = world.commit({ACTION_PATH: b"the hook"}).id
+    world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     somebody = preceded_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.merge", somebody)
     failed(world.run(world.job(writes(b=b"2"))), PublishFenceError)

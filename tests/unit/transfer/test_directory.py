@@ -17,7 +17,8 @@ import pytest
 
 from perago.errors import ProjectionError
 from perago.transfer import directory as module
-from perago.transfer.directory import local_directory, remove_tree
+from perago.transfer.directory import local_directory
+from perago.transfer.removal import remove_tree
 from perago.transfer.scan import scan
 from unit.transfer.executions import an_execution
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -94,6 +95,7 @@ def test_what_is_held_at_once_never_exceeds_the_budget() -> None:
             with lock:
                 held += amount
                 most = max(most, held)
+            time.sleep(0.001)  # so that others try meanwhile
             with lock:
                 held -= amount
 

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from perago.protocol.identity import Attempt, Claim, Execution
+from perago.transfer.directory import local_directory
 from perago.transfer.sweep import Fate, SweepReport, clear, sweep
 
 HOLD = """
@@ -274,25 +276,52 @@ def test_folders_that_a_body_made_read_only_are_swept(
     assert sweep(tmp_path).of(Fate.REMOVED) == [folder]
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+REMOVING = [(os, "unlink"), (os, "rmdir"), (Path, "rename"), (Path, "unlink"), (Path, "rmdir")]
+
+
+@pytest.mark.parametrize(("where", "call"), REMOVING)
 def test_a_sweep_that_was_killed_half_way_is_finished_by_the_next(
-    tmp_path: Path, orphan: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    orphan: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    call: str,
 ) -> None:
-    class Killed(BaseException):
-        """Stands for SIGKILL: nothing catches it."""
+    orphan()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, call, die)
+        with pytest.raises(Killed):
+            sweep(tmp_path)
+    assert_swept_later(tmp_path)
 
-    def die(path: Path, *_: object) -> None:
-        raise Killed
 
-    for call in ("unlink", "rename", "rmdir"):
-        orphan()
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, call, die)
-            with pytest.raises(Killed):
-                sweep(tmp_path)
-        for folder in tmp_path.iterdir():
-            make_old(folder)
-        assert len(sweep(tmp_path).of(Fate.REMOVED)) == 1
-        assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(("where", "call"), REMOVING)
+def test_an_execution_that_is_killed_while_it_removes_its_directory_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, call: str
+) -> None:
+    execution = Execution(Claim(Attempt("wf", "task", 0, "step"), "token"), "execution")
+    with monkeypatch.context() as patched, ExitStack() as running:
+        directory = running.enter_context(local_directory(tmp_path, execution))
+        (directory.data / "file.txt").touch()
+        patched.setattr(where, call, die)
+        with pytest.raises(Killed):
+            running.close()
+    assert_swept_later(tmp_path)
+
+
+def assert_swept_later(root: Path) -> None:
+    for folder in root.iterdir():
+        make_old(folder)
+    assert len(sweep(root).of(Fate.REMOVED)) == 1
+    assert list(root.iterdir()) == []
 
 
 def test_two_sweepers_at_once_remove_every_dead_directory_and_no_live_one(

@@ -1,0 +1,162 @@
+"""``perago run``: run one task here, on a folder or as a transaction without Conductor."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perago.cli import output
+
+if TYPE_CHECKING:
+    from perago.protocol.events import EventSink, PhaseEvent
+    from perago.protocol.outcome import Outcome
+    from perago.tasks.definition import TaskDefinition
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE[:task]", help="The task to run.")],
+    params: Annotated[
+        str, typer.Option("--params", metavar="JSON|@FILE", help="The task's params.")
+    ] = "{}",
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="A folder to run on, in place, with no server.",
+        ),
+    ] = None,
+    repository: Annotated[
+        str | None, typer.Option("--repository", metavar="R", help="A LakeFS repository.")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="B", help="The branch to start from and move.")
+    ] = None,
+) -> None:
+    """Run one task without Conductor and print its output as JSON.
+
+    With --workspace the task works on a folder, with no server at all. With --repository and
+    --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
+    branch is still there at the end.
+    """
+    from perago.protocol.outcome import Completed
+    from perago.tasks.discover import load_tasks
+    from perago.worker.interrupts import Interrupts
+
+    given = _read_params(params)
+    interrupts = Interrupts(output.note)
+    with _stdout_is_for_the_result():
+        try:
+            with interrupts:
+                definition = _choose(load_tasks([target]), target)
+                _check_options(definition, workspace, repository, branch)
+                start = _prepare(definition, given, workspace, repository, branch)
+                outcome = start(interrupts.watch(_show_phase))
+        except KeyboardInterrupt:
+            output.note("stopped: nothing was published")
+            raise typer.Exit(128 + (interrupts.signal or 2)) from None
+    if isinstance(outcome, Completed):
+        output.emit_json(outcome.output)
+        return
+    if outcome.code is None:
+        output.note(outcome.trace)
+    output.note(f"{outcome.code or 'the task failed:'} {outcome.reason}")
+    if outcome.hint:
+        output.note(f"Try: {outcome.hint}")
+    raise typer.Exit(outcome.exit_code)
+
+
+def _prepare(
+    definition: TaskDefinition,
+    params: dict[str, Any],
+    workspace: Path | None,
+    repository: str | None,
+    branch: str | None,
+) -> Callable[[EventSink], Outcome]:
+    """The run that the options ask for, still to be started."""
+    from perago.settings import load_settings
+    from perago.worker.local_run import Transaction, run_alone, run_in_folder
+
+    settings = load_settings()
+    if repository is not None and branch is not None:
+        transaction = Transaction(definition, repository, branch, settings)
+        return lambda events: transaction.run(params, events, output.note)
+    if workspace is None:
+        return lambda events: run_alone(definition, params, settings, events)
+    folder = workspace
+    if definition.workspace is not None and definition.workspace.read_only:
+        output.note("the task is read-only, but a local run does not protect the folder")
+    return lambda events: run_in_folder(definition, params, folder, settings, events)
+
+
+def _read_params(text: str) -> dict[str, Any]:
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"--params: cannot read {text[1:]!r}: {error}") from None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--params is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"--params must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _choose(definitions: list[TaskDefinition], target: str) -> TaskDefinition:
+    if len(definitions) > 1:
+        names = ", ".join(f"{target}:{definition.name}" for definition in definitions)
+        raise typer.BadParameter(f"{target} has several tasks; give one of {names}")
+    return definitions[0]
+
+
+def _check_options(
+    definition: TaskDefinition, workspace: Path | None, repository: str | None, branch: str | None
+) -> None:
+    remote = repository is not None or branch is not None
+    if definition.workspace is None:
+        if workspace is not None or remote:
+            raise typer.BadParameter(
+                f"task {definition.name!r} takes no workspace: leave out "
+                "--workspace, --repository and --branch"
+            )
+        return
+    if (workspace is not None) == remote:
+        raise typer.BadParameter(
+            f"task {definition.name!r} needs a workspace: give either --workspace DIR, "
+            "or --repository R and --branch B"
+        )
+    if remote and (repository is None or branch is None):
+        raise typer.BadParameter("give --repository and --branch together")
+
+
+def _show_phase(event: PhaseEvent) -> None:
+    """One line for each phase that ended."""
+    if event.action not in {"phase_ended", "phase_failed"}:
+        return
+    details = " ".join(f"{name}={value}" for name, value in event.details.items())
+    output.note(f"{event.phase}: {event.seconds or 0:.2f} s {details}".rstrip())
+
+
+@contextmanager
+def _stdout_is_for_the_result() -> Iterator[None]:
+    """Send to stderr whatever a module, a body or its child processes print."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)

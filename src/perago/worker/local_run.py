@@ -1,0 +1,187 @@
+"""Running one task here and now: on a folder with no server, or on LakeFS without Conductor."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perago.errors import BackendError, PostGuardrailViolation, PreGuardrailViolation
+from perago.protocol.checks import (
+    call_body,
+    check_guardrails,
+    check_result,
+    checked_output,
+    validate_params,
+)
+from perago.protocol.events import EventSink, Phases
+from perago.protocol.fences import AttemptSnapshot
+from perago.protocol.garbage import local_task_id
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.protocol.job import Job, Ports, Workspace
+from perago.protocol.outcome import Completed, Outcome, failure_of
+from perago.protocol.run import run_attempt
+from perago.protocol.workspace import StagingBranch
+from perago.settings import Settings
+from perago.tasks.definition import TaskDefinition
+from perago.transfer.inventory import Projection
+from perago.transfer.plan import build_sync_plan
+from perago.transfer.scan import scan
+from perago.transfer.sweep import Fate, clear, sweep
+from perago.worker.bootstrap import build_job, local_ports
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysCurrent:
+    """Stands for Conductor where there is none: nobody else can be given this attempt."""
+
+    claim: Claim
+
+    def read(self, task_id: str) -> AttemptSnapshot:
+        attempt = self.claim.attempt
+        return AttemptSnapshot(
+            status="IN_PROGRESS",
+            workflow_instance_id=attempt.workflow_instance_id,
+            task_id=task_id,
+            retry_count=attempt.retry_count,
+            worker_id=self.claim.token,
+        )
+
+    def renew(self, claim: Claim) -> None:
+        """There is no lease to extend."""
+
+    def has_ended_before(self, workflow_instance_id: str) -> bool:
+        return False
+
+
+def new_execution(definition: TaskDefinition) -> Execution:
+    """An identity that no Conductor knows, and whose age `perago gc` can read."""
+    now, unique = datetime.now(UTC), uuid.uuid4().hex
+    task_id = local_task_id(now, unique[:12])
+    attempt = Attempt(
+        workflow_instance_id=task_id,
+        task_id=task_id,
+        retry_count=0,
+        reference_name=definition.name,
+        workflow_name="local",
+        scheduled_ms=int(now.timestamp() * 1000),
+    )
+    return Execution(Claim(attempt, f"local-{unique}"), unique)
+
+
+def run_alone(
+    definition: TaskDefinition, params: dict[str, Any], settings: Settings, events: EventSink
+) -> Outcome:
+    """Run a task that has no workspace."""
+    execution = new_execution(definition)
+    attempts = AlwaysCurrent(execution.claim)
+    with local_ports(settings, events=events, attempts=attempts, with_lakefs=False) as ports:
+        return run_attempt(build_job(definition), execution, {"params": params}, ports)
+
+
+def run_in_folder(
+    definition: TaskDefinition,
+    params: dict[str, Any],
+    folder: Path,
+    settings: Settings,
+    events: EventSink,
+) -> Outcome:
+    """Run a task on a folder in place; what the body does there stays."""
+    job = build_job(definition)
+    attempts = AlwaysCurrent(new_execution(definition).claim)
+    with local_ports(settings, events=events, attempts=attempts, with_lakefs=False) as ports:
+        try:
+            assert job.workspace is not None  # noqa: S101  narrows the type; the caller looked
+            return Completed(_run_in_folder(job, job.workspace, params, folder.absolute(), ports))
+        except Exception as error:  # noqa: BLE001  as in run_attempt: a failure is an outcome
+            return failure_of(error)
+
+
+def _run_in_folder(
+    job: Job, spec: Workspace, params: dict[str, Any], folder: Path, ports: Ports
+) -> dict[str, Any]:
+    """The steps of the life cycle that need no server."""
+    phases = Phases(ports.events, ports.clock)
+    with phases("validate"):
+        checked = validate_params(job, params)
+    with phases("pre_guardrails"):
+        check_guardrails(spec.check_pre, folder, PreGuardrailViolation)
+    with phases("body"):
+        value = call_body(lambda: job.body(folder, checked))
+    with phases("check_result"):
+        executed = check_result(job, value)
+        payload = {"workspace": str(folder), "result": executed.result_payload}
+        output = checked_output(ports, payload)
+    with phases("post_guardrails"):
+        check_guardrails(spec.check_post, folder, PostGuardrailViolation)
+    if not spec.read_only:
+        with phases("check_files"):
+            _refuse_unpublishable(folder, spec.prefix)
+    return output
+
+
+def _refuse_unpublishable(folder: Path, prefix: str) -> None:
+    """Symlinks and the like fail here too, not first in production."""
+    build_sync_plan(
+        projection=Projection({}, {}),
+        tree=scan(folder),
+        prefix=prefix,
+        is_changed=lambda _: True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A run against LakeFS that starts from where a branch is now."""
+
+    definition: TaskDefinition
+    repository: str
+    branch: str
+    settings: Settings
+
+    def run(
+        self, params: dict[str, Any], events: EventSink, complain: Callable[[str], None]
+    ) -> Outcome:
+        """Run and publish, if the branch is still there by then.
+
+        Whatever ends this from outside (Ctrl-C) leaves no staging branch and no folder behind.
+        """
+        self._sweep(complain)
+        execution = new_execution(self.definition)
+        attempts = AlwaysCurrent(execution.claim)
+        with local_ports(
+            self.settings, events=events, attempts=attempts, with_lakefs=True
+        ) as ports:
+            head = ports.lake.get_head(self.repository, self.branch)
+            workspace = {
+                "repository": self.repository,
+                "branch": self.branch,
+                "ref_type": "commit",
+                "ref": head.id,
+            }
+            payload = {"workspace": workspace, "params": params}
+            try:
+                return run_attempt(build_job(self.definition), execution, payload, ports)
+            except BaseException:
+                self._clean_up(execution, ports, complain)
+                raise
+
+    def _sweep(self, complain: Callable[[str], None]) -> None:
+        for entry in sweep(self.settings.workspace_root).failures:
+            complain(f"failed to remove {entry.path}: {entry.reason}")
+
+    def _clean_up(
+        self, execution: Execution, ports: Ports, complain: Callable[[str], None]
+    ) -> None:
+        """Once more: an interrupt can come between making something and being set to remove it."""
+        staging = StagingBranch(self.repository, execution.staging_branch_name)
+        try:
+            ports.lake.delete_branch(staging)
+        except BackendError as error:
+            complain(f"failed to clean staging workspace {staging.branch}: {error}")
+        for entry in clear(self.settings.workspace_root, execution).entries:
+            if entry.fate is not Fate.REMOVED:
+                complain(f"failed to remove {entry.path}: {entry.reason}")

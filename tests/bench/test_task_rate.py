@@ -1,0 +1,69 @@
+"""Tiny workspace-free tasks per second, beside the SDK's own task handler, in one run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.world import Servers
+from integration.worker.gate import Gate
+from integration.worker.harness import Site
+from integration.worker.test_load import BATCH, await_end, start_batch
+from perago import dev
+
+pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(900)]
+
+TASKS, PROCESSES = 400, 4
+
+
+@pytest.fixture
+def site(endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
+    servers = Servers(endpoints)
+    gates = Gate(endpoints.lakefs.endpoint), Gate(endpoints.conductor.server_url)
+    place = Site(servers, tmp_path, *gates)
+    yield place
+    for gate in gates:
+        gate.close()
+    servers.close()
+
+
+def rate(site: Site) -> float:
+    """Start all tasks, wait for all of them, count them per second."""
+    started = time.perf_counter()
+    for workflow in [start_batch(site, first) for first in range(0, TASKS, BATCH)]:
+        await_end(site, workflow)
+    return TASKS / (time.perf_counter() - started)
+
+
+def test_task_rate_beside_the_sdk(site: Site, endpoints: dev.Endpoints) -> None:
+    # Without the gates of the other tests: both workers talk to Conductor directly.
+    address = endpoints.conductor.server_url
+    worker = site.start(slots=PROCESSES, PERAGO_LOG_LEVEL="info", CONDUCTOR_SERVER_URL=address)
+    ours = rate(site)
+    assert worker.stop() == 0
+    handler = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "sdk_worker.py"), site.domain, str(PROCESSES)],
+        env={**site.environment(), "CONDUCTOR_SERVER_URL": address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert handler.stdout is not None
+    try:
+        handler.stdout.readline()
+        theirs = rate(site)
+    finally:
+        os.killpg(handler.pid, signal.SIGKILL)
+        handler.wait(10)
+        handler.stdout.close()
+    print(
+        f"\n{TASKS} tasks, {PROCESSES} processes: perago {ours:.1f}/s, SDK {theirs:.1f}/s, "
+        f"ratio {ours / theirs:.2f}"
+    )

@@ -1,0 +1,346 @@
+"""``perago run``: on a folder, and as a transaction on the real LakeFS; every exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.world import SEED, World
+from integration.conftest import Perago
+from integration.worker.gate import Gate, gate_before
+
+TASKS = Path(__file__).parent / "local_tasks.py"
+Running = subprocess.Popen[str]
+Start = Callable[..., Running]
+
+
+@pytest.fixture(autouse=True)
+def _tasks_in_the_current_folder(tmp_path: Path) -> None:
+    shutil.copy(TASKS, tmp_path / "tasks_here.py")
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> Perago:
+    """Run ``perago`` with no server configured."""
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        source = str(Path(sys.modules["perago"].__file__ or "").parents[1])
+        return subprocess.run(
+            [sys.executable, "-m", "perago", *args],
+            cwd=tmp_path,
+            env={"PYTHONPATH": source, "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "workspace"
+    made.mkdir()
+    (made / "a.txt").write_text("old")
+    return made
+
+
+def params(**values: str) -> str:
+    return json.dumps(values)
+
+
+# On a folder
+
+
+def test_a_task_runs_on_a_folder_in_place(offline: Perago, folder: Path) -> None:
+    done = offline("run", "tasks_here:writer", "--workspace", str(folder), "--params", "{}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"workspace": str(folder), "result": {"length": 3}}
+    assert (folder / "a.txt").read_text() == "new"
+
+
+def test_params_come_from_a_file_too(offline: Perago, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "params.json").write_text(params(text="from a file"))
+    done = offline(
+        "run", "tasks_here:writer", "--workspace", str(folder), "--params", "@params.json"
+    )
+    assert json.loads(done.stdout)["result"] == {"length": 11}
+
+
+def test_a_task_without_a_workspace_needs_no_option(offline: Perago) -> None:
+    done = offline("run", "tasks_here:adder", "--params", params(text="four"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"result": {"length": 4}}
+
+
+def test_what_the_body_prints_does_not_mix_with_the_result(offline: Perago, folder: Path) -> None:
+    done = offline(
+        "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do="print")
+    )
+    assert json.loads(done.stdout)["result"] == {"length": 3}
+    assert "noise from python" in done.stderr
+    assert "noise from a child" in done.stderr
+
+
+def test_the_folder_of_a_read_only_task_is_not_protected_and_that_is_said(
+    offline: Perago, folder: Path
+) -> None:
+    done = offline("run", "tasks_here:reader", "--workspace", str(folder))
+    assert done.returncode == 0
+    assert "does not protect the folder" in done.stderr
+    assert (folder / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("do", "reason", "code"),
+    [
+        ("fail", "TaskFailed: not today", "PRG-301"),
+        ("terminal", "TaskTerminalError: not ever", "PRG-302"),
+        ("bug", "KeyError: 'missing'", "Traceback"),
+        ("exit", "the task body called sys.exit(7)", "PRG-303"),
+        ("wrong", "the result does not fit", "PRG-305"),
+        ("remove", "PostGuardrailViolation: required file is missing: a.txt", "PRG-212"),
+        ("link", "workspace publication does not support symlinks: link", "PRG-401"),
+    ],
+)
+def test_a_task_that_fails_ends_with_1_and_says_why(
+    offline: Perago, folder: Path, do: str, reason: str, code: str
+) -> None:
+    done = offline(
+        "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do=do)
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert reason in done.stderr
+    assert code in done.stderr
+    assert "Try: " in done.stderr or do == "bug"
+
+
+def test_a_folder_that_breaks_the_pre_guardrails_fails(offline: Perago, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = offline("run", "tasks_here:writer", "--workspace", "empty")
+    assert done.returncode == 1
+    assert "PRG-211 PreGuardrailViolation: required file is missing: a.txt" in done.stderr
+
+
+def test_params_that_do_not_fit_the_model_fail(offline: Perago) -> None:
+    done = offline("run", "tasks_here:adder", "--params", '{"text": 5}')
+    assert done.returncode == 1
+    assert "PRG-201 InputError: params: text" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["tasks_here"], "several tasks"),
+        (["tasks_here:writer"], "needs a workspace"),
+        (["tasks_here:writer", "--repository", "r"], "together"),
+        (["tasks_here:writer", "--workspace", ".", "--repository", "r"], "either"),
+        (["tasks_here:writer", "--workspace", "nowhere"], "does not exist"),
+        (["tasks_here:adder", "--workspace", "."], "takes no workspace"),
+        (["tasks_here:adder", "--params", "{"], "not JSON"),
+        (["tasks_here:adder", "--params", "[]"], "JSON object"),
+        (["tasks_here:adder", "--params", "@nowhere.json"], "cannot read"),
+        (["tasks_here:nothing"], "PRG-101"),
+        (["tasks_here:writer", "--repository", "r", "--branch", "b"], "LAKECTL_"),
+    ],
+)
+def test_a_command_that_cannot_work_ends_with_2(
+    offline: Perago, args: list[str], text: str
+) -> None:
+    done = offline("run", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert text in " ".join(done.stderr.replace("│", " ").split())
+
+
+# As a transaction
+
+
+@pytest.mark.servers
+class TestTransaction:
+    """Against the real LakeFS."""
+
+    @pytest.fixture
+    def start(self, world: World, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+        """Start ``perago run`` as a transaction of this world."""
+        started: list[Running] = []
+
+        def run(name: str = "writer", *, lakefs: str = "", **given: str) -> Running:
+            where = {"LAKECTL_SERVER_ENDPOINT_URL": lakefs} if lakefs else {}
+            command = ["run", f"tasks_here:{name}", "--params", params(**given)]
+            command += ["--repository", world.repository, "--branch", "main"]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "perago", *command],
+                cwd=tmp_path,
+                env={**environment, "CONDUCTOR_SERVER_URL": "", **where},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.append(process)
+            return process
+
+        yield run
+        for process in started:
+            process.kill()
+            process.communicate()
+
+    @pytest.fixture
+    def gate(self, world: World) -> Iterator[Gate]:
+        with gate_before(world.servers.connection.server) as gate:
+            yield gate
+
+    def test_the_result_is_published_on_the_head_of_the_branch(
+        self, world: World, start: Start
+    ) -> None:
+        process = start()
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        head, before, *_ = world.history()
+        assert before == world.ref
+        assert json.loads(out) == {
+            "workspace": world.workspace(ref=head),
+            "result": {"length": 3},
+        }
+        assert world.tree() == {**SEED, "data/a.txt": "new"}
+        world.assert_tidy()
+
+    def test_a_task_that_changes_nothing_publishes_nothing(
+        self, world: World, start: Start
+    ) -> None:
+        process = start(do="nothing")
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert json.loads(out)["workspace"]["ref"] == world.ref
+        world.assert_untouched()
+        world.assert_tidy()
+
+    def test_a_task_that_fails_publishes_nothing(self, world: World, start: Start) -> None:
+        process = start(do="fail")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "PRG-301 TaskFailed: not today" in err
+        world.assert_untouched()
+        world.assert_tidy()
+
+    @pytest.mark.parametrize("commits", [1, 2])
+    @pytest.mark.parametrize("do", ["write", "nothing"])
+    def test_a_target_that_moved_meanwhile_is_left_alone_and_the_run_ends_with_4(
+        self, world: World, start: Start, tmp_path: Path, do: str, commits: int
+    ) -> None:
+        go = tmp_path / "go"
+        process = start(do=do, wait_for=str(go))
+        until(tmp_path / "go.waiting", process)
+        moved = [world.commit("main", {"data/person.txt": str(n)}) for n in range(commits)]
+        go.touch()
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (4, "")
+        assert "PRG-502 PublishFenceError" in err
+        assert world.history()[0] == moved[-1]
+        assert world.tags() == {}
+        world.assert_tidy()
+
+    def test_a_repository_that_is_not_there_ends_with_3(self, perago: Perago) -> None:
+        options = ["--repository", "no-such-repository", "--branch", "main"]
+        done = perago("run", "tasks_here:writer", *options)
+        assert done.returncode == 3
+        assert "PRG-604" in done.stderr
+
+    def test_a_server_that_does_not_answer_ends_with_3(self, start: Start) -> None:
+        process = start(lakefs="http://127.0.0.1:1")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 3
+        assert "PRG-601" in err
+
+    def test_a_merge_whose_reply_is_lost_ends_with_5_and_keeps_the_staging_branch(
+        self, world: World, start: Start, gate: Gate
+    ) -> None:
+        gate.hold("/merge/")
+        process = start(lakefs=gate.url)
+        out, err = process.communicate(timeout=90)
+        assert (process.returncode, out) == (5, "")
+        assert "PRG-503 UnknownOutcomeError" in err
+        assert "Try: Compare the target branch with the staging branch" in err
+        kept = world.branches() - {"main"}
+        assert [name.startswith("perago-staging-local-writer-") for name in kept] == [True]
+        assert list(world.root.iterdir()) == []
+
+    def test_ctrl_c_in_the_body_stops_it(self, world: World, start: Start, tmp_path: Path) -> None:
+        process = start(wait_for=str(tmp_path / "never"))
+        until(tmp_path / "never.waiting", process)
+        assert_stopped(process, world, signal.SIGINT)
+
+    def test_sigterm_stops_it_as_well(self, world: World, start: Start, tmp_path: Path) -> None:
+        process = start(wait_for=str(tmp_path / "never"))
+        until(tmp_path / "never.waiting", process)
+        assert_stopped(process, world, signal.SIGTERM)
+
+    @pytest.mark.parametrize(
+        "request_line", [r"GET \S+/data/a\.txt", r"PUT \S+perago-staging", r"POST \S+/commits"]
+    )
+    def test_ctrl_c_in_a_request_leaves_no_branch_and_no_folder(
+        self, world: World, start: Start, gate: Gate, request_line: str
+    ) -> None:
+        gate.hold(request_line)
+        process = start(lakefs=gate.url)
+        assert gate.reached.wait(60)
+        process.send_signal(signal.SIGINT)
+        gate.release()
+        assert_stopped(process, world)
+
+    def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(
+        self, world: World, start: Start, gate: Gate
+    ) -> None:
+        gate.hold(r"POST \S+/commits")
+        process = start(lakefs=gate.url)
+        assert gate.reached.wait(60)
+        gate.hold(r"DELETE \S+/branches/")
+        process.send_signal(signal.SIGINT)
+        assert gate.reached.wait(60)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert any("already stopping" in line for line in process.stderr)
+        gate.release()
+        assert_stopped(process, world)
+
+    def test_ctrl_c_while_publishing_lets_the_run_end_with_its_result(
+        self, world: World, start: Start, gate: Gate
+    ) -> None:
+        gate.hold("/merge/")
+        process = start(lakefs=gate.url)
+        assert gate.reached.wait(60)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert any("publishing, which is not broken off" in line for line in process.stderr)
+        gate.release()
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert json.loads(out)["workspace"]["ref"] == world.history()[0] != world.ref
+        world.assert_tidy()
+
+
+def until(marker: Path, process: Running) -> None:
+    deadline = time.monotonic() + 60
+    while not marker.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def assert_stopped(process: Running, world: World, number: signal.Signals | None = None) -> None:
+    """The run ends with 128 and the signal's number, and has left nothing."""
+    if number is not None:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (128 + (number or signal.SIGINT), ""), err
+    assert "Traceback" not in err
+    world.assert_untouched()
+    world.assert_tidy()

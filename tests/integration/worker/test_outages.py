@@ -1,0 +1,109 @@
+"""Servers that go away during an attempt and come back. They need a stack of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.world import SEED, Servers
+from integration.worker.gate import gate_before
+from integration.worker.harness import Site, until
+from perago import dev
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[Site]:
+    """A site on the session's stack, whose servers the test may stop and start."""
+    servers = Servers(stack.endpoints)
+    endpoints = stack.endpoints
+    with (
+        gate_before(endpoints.lakefs.endpoint) as lakefs,
+        gate_before(endpoints.conductor.server_url) as conductor,
+    ):
+        place = Site(servers, tmp_path, lakefs, conductor)
+        yield place
+        for worker in place.workers:
+            if not worker.has_ended():
+                worker.kill()
+    servers.close()
+
+
+def test_conductor_restarted_during_a_body_completes_the_attempt_once(
+    stack: dev.Stack, own_site: Site
+) -> None:
+    site = own_site
+    worker = site.start()
+    workflow = site.workflow(do="wait", signs=str(site.signs))
+    site.await_body()
+    stack.conductor.stop()
+    until(lambda: worker.count("heartbeat_failed") > 0, "a heartbeat to fail")
+    stack.conductor.start()
+    site.go()
+    tasks = site.finish(workflow, seconds=120)
+    # The lease ran out while Conductor was away: it may hand the attempt to a retry, or not.
+    assert tasks[-1]["status"] == "COMPLETED"
+    assert site.world.history()[1] == site.world.ref
+    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert worker.stop() == 0
+    site.assert_nothing_left()
+
+
+def test_conductor_away_at_completion_gets_the_result_when_it_is_back(
+    stack: dev.Stack, own_site: Site
+) -> None:
+    site = own_site
+    site.conductor.hold(r"POST /api/tasks HTTP")
+    worker = site.start()
+    workflow = site.workflow("w_plain", signs=str(site.signs))
+    assert site.conductor.reached.wait(60), worker.log_text()
+    stack.conductor.stop()
+    site.conductor.release()
+    stack.conductor.start()
+    tasks = site.finish(workflow, seconds=120)
+    assert tasks[-1]["status"] == "COMPLETED"
+    assert worker.stop() in {0, 1}
+    site.assert_nothing_left()
+
+
+def test_lakefs_restarted_during_a_body_changes_nothing(stack: dev.Stack, own_site: Site) -> None:
+    site = own_site
+    worker = site.start()
+    workflow = site.workflow(do="wait", signs=str(site.signs))
+    site.await_body()
+    stack.lakefs.stop()
+    stack.lakefs.start()
+    site.go()
+    [task] = site.finish(workflow)
+    assert task["status"] == "COMPLETED"
+    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert worker.stop() == 0
+    site.world.assert_tidy()
+    site.assert_nothing_left()
+
+
+def test_lakefs_gone_at_the_merge_fails_closed_and_the_retry_publishes(
+    stack: dev.Stack, own_site: Site
+) -> None:
+    site = own_site
+    site.lakefs.hold(r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main")
+    worker = site.start()
+    workflow = site.workflow()
+    assert site.lakefs.reached.wait(60), worker.log_text()
+    stack.lakefs.stop()
+    site.lakefs.release()  # the request goes nowhere: nobody can say whether it landed
+    until(lambda: worker.count("reply_lost") > 0, "the lost reply to be noticed")
+    stack.lakefs.start()
+    tasks = site.finish(workflow, seconds=120)
+    assert tasks[-1]["status"] == "COMPLETED"
+    assert tasks[0]["reasonForIncompletion"].startswith("UnknownOutcomeError: ")
+    assert site.world.history()[:2] == [
+        tasks[-1]["outputData"]["workspace"]["ref"],
+        site.world.ref,
+    ]
+    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert worker.stop() == 0
+    site.assert_nothing_left()

@@ -1,0 +1,55 @@
+"""What a running worker shows: metrics, health, log lines."""
+
+from __future__ import annotations
+
+import socket
+
+import httpx
+import pytest
+
+from integration.worker.harness import Site, until
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def count(page: httpx.Client, kind: str) -> float:
+    """The sum of a task's samples of one kind."""
+    lines = page.get("/metrics").raise_for_status().text.splitlines()
+    chosen = (line for line in lines if 'task="w_write"' in line and kind in line)
+    return sum(float(line.rpartition(" ")[2]) for line in chosen if "_created" not in line)
+
+
+def test_a_running_worker_counts_what_it_does(site: Site) -> None:
+    port = free_port()
+    worker = site.start(slots=2, PERAGO_METRICS_ADDRESS=f"127.0.0.1:{port}")
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as page:
+        assert page.get("/healthz").status_code == 200
+        until(lambda: page.get("/readyz").status_code == 200, "the worker to be ready")
+        site.finish(site.workflow())
+        site.finish(site.workflow(do="fail"))
+        # An attempt is counted after its outcome was posted and read back.
+        until(lambda: count(page, 'outcome="completed"') == 1, "one completed attempt")
+        until(lambda: count(page, 'outcome="failed"') == 4, "one failed attempt, three retries")
+        assert count(page, "publish_seconds_count") >= 1
+    assert worker.stop() == 0
+
+
+def test_every_line_has_an_action_and_an_attempts_lines_have_its_ids(site: Site) -> None:
+    worker = site.start()
+    workflow = site.workflow()
+    [task] = site.finish(workflow)
+    assert worker.stop() == 0
+    lines = worker.lines()
+    assert all(line.get("action") for line in lines)
+    about = [line for line in lines if line.get("phase")]
+    assert about
+    for line in about:
+        assert line["workflow_id"] == workflow
+        assert line["task_id"] == task["taskId"]
+        assert line["execution_id"]
