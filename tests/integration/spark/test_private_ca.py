@@ -1,0 +1,108 @@
+"""A LakeFS whose S3 gateway has a host of its own, with a certificate of a private authority."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from acceptance.world import SEED, World
+from integration.spark.conftest import Serve
+from integration.spark.tls import Front, https_before
+from perago import dev
+from perago.errors import BackendError, ConfigurationError
+from perago.lakefs.connection import Authorities, LakeFSConnection
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.gateway import Gateway
+from perago.lakefs.objects import LakeFSObjects
+from perago.settings import Settings
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectSettings
+from perago.spark.session import open_session
+from perago.worker.bootstrap import lakefs_connection, lakefs_gateway
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def front(endpoints: dev.Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp("tls")
+    with https_before(endpoints.lakefs.endpoint, folder) as running:
+        yield running
+
+
+def settings(front: Front, endpoints: dev.Endpoints) -> Settings:
+    lakefs = endpoints.lakefs
+    return Settings(
+        lakefs_endpoint=f"{front.url}/api/v1",
+        lakefs_access_key_id=lakefs.access_key_id,
+        lakefs_secret_access_key=SecretStr(lakefs.secret_access_key),
+        ca_bundle=front.ca_bundle,
+    )
+
+
+def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
+    front: Front, endpoints: dev.Endpoints, world: World
+) -> None:
+    connection = lakefs_connection(settings(front, endpoints))
+    control, objects = LakeFSControl(connection), LakeFSObjects(connection)
+    control.check_access()
+    found = {item.key: item.size for item in objects.list(world.repository, "main", "data/")}
+    assert found == {key: len(text) for key, text in SEED.items() if key.startswith("data/")}
+    pieces = Gateway(connection).read(world.repository, "main", "data/a.txt", 5)
+    assert b"".join(pieces) == b"alpha"
+    control.close()
+    objects.close()
+
+
+def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: World) -> None:
+    lakefs = endpoints.lakefs
+    secret = SecretStr(lakefs.secret_access_key)
+    connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, patience=1.0)
+    control = LakeFSControl(connection)
+    with pytest.raises(BackendError):
+        control.check_access()
+    with pytest.raises(BackendError):
+        list(Gateway(connection).read(world.repository, "main", "data/a.txt", 5))
+    control.close()
+
+
+def test_objects_go_through_a_gateway_with_a_host_of_its_own(
+    front: Front, endpoints: dev.Endpoints, world: World
+) -> None:
+    lakefs = endpoints.lakefs
+    connection = LakeFSConnection(
+        f"{lakefs.endpoint}/api/v1/",
+        lakefs.access_key_id,
+        SecretStr(lakefs.secret_access_key),
+        s3_endpoint=f"{front.url}/",
+        authorities=Authorities.read(front.ca_bundle),
+    )
+    assert (connection.server, connection.gateway) == (lakefs.endpoint, front.url)
+    pieces = Gateway(connection).read(world.repository, "main", "data/a.txt", 5)
+    assert b"".join(pieces) == b"alpha"
+
+
+@pytest.mark.spark
+def test_spark_trusts_it_too(
+    front: Front, endpoints: dev.Endpoints, world: World, serve: Serve
+) -> None:
+    gateway = lakefs_gateway(settings(front, endpoints))
+    assert gateway == LakeFSGateway(
+        front.url, gateway.access_key_id, gateway.secret_access_key, front.ca_bundle
+    )
+    server = serve(ConnectSettings("tls", gateway, "local[1]"))
+    session = open_session(server.remote, uuid.uuid4().hex)
+    rows = session.read.text(f"s3a://{world.repository}/main/data/a.txt").collect()
+    session.stop()
+    assert [row.value for row in rows] == ["alpha"]
+
+
+def test_a_file_without_a_certificate_is_a_configuration_error(tmp_path: Path) -> None:
+    file = tmp_path / "empty.pem"
+    file.touch()
+    with pytest.raises(ConfigurationError, match="holds no certificate"):
+        Authorities.read(file)
