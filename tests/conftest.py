@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from perago import dev
+
+if TYPE_CHECKING:
+    from acceptance.world import Servers
 
 _SERVER_MARKS = ("servers", "spark")
 # A developer's shortcut: the JSON of `perago dev up --detach --json`, to use a running stack.
@@ -45,3 +49,13 @@ def endpoints(request: pytest.FixtureRequest) -> dev.Endpoints:
         return dev.Endpoints.model_validate_json(given)
     stack: dev.Stack = request.getfixturevalue("stack")
     return stack.endpoints
+
+
+@pytest.fixture(scope="session")
+def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
+    """Clients of LakeFS and Conductor, opened once."""
+    from acceptance.world import Servers  # not for tests without servers: it loads both SDKs
+
+    clients = Servers(endpoints)
+    yield clients
+    clients.close()

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from acceptance.world import Servers, World
-from perago import dev
-
-
-@pytest.fixture(scope="session")
-def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
-    clients = Servers(endpoints)
-    yield clients
-    clients.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,6 @@ from acceptance.world import Servers, World
 from perago import dev
 
 Perago = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
-    clients = Servers(endpoints)
-    yield clients
-    clients.close()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.world import Servers
 from integration.spark.cluster import StandaloneCluster, standalone_cluster
 from integration.worker.conftest import site
 from integration.worker.harness import Site
@@ -20,13 +19,6 @@ from perago.spark.server import ConnectServer, ConnectSettings
 
 __all__ = ["site"]
 Serve = Callable[[ConnectSettings], ConnectServer]
-
-
-@pytest.fixture(scope="session")
-def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
-    clients = Servers(endpoints)
-    yield clients
-    clients.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,6 @@ from integration.worker.harness import Site
 from perago import dev
 
 
-@pytest.fixture(scope="session")
-def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
-    clients = Servers(endpoints)
-    yield clients
-    clients.close()
-
-
 @pytest.fixture
 def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
     with (
