@@ -5,91 +5,26 @@ It polls only while its executor is idle, so a claimed attempt never waits for a
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Event
 
 import structlog
 
 from perago.errors import BackendError, BodyTimeoutError, ExecutorDiedError
-from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Outcome, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
-from perago.worker.channel import Answer, Assignment, ChannelClosedError, Finished, MayI, Told
-from perago.worker.heartbeat import Heartbeat
+from perago.worker.channel import Assignment, ChannelClosedError, Finished, MayI, Told
 from perago.worker.logs import attempt_logs
 from perago.worker.office import Office, Stopped
 from perago.worker.process import ExecutorProcess
+from perago.worker.watch import Stops, Watched, pause_after
 
 _POLL_MS = 1000
 _TICK_SECONDS = 0.1
 _PAUSE_AFTER_OUTAGE = 1.0
-_LONGEST_PAUSE = 30.0
-# A publish step is bounded by its own request timeouts; this is for one that hangs all the same.
-_LONGEST_PUBLISH_SECONDS = 300.0
-# From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
-_PUBLISHING = frozenset({"second_fence", "publish"})
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Stops:
-    """How a worker is asked to stop: first no new work, then no work at all."""
-
-    draining: Event = field(default_factory=Event)
-    now: Event = field(default_factory=Event)
-
-
-@dataclass
-class _Running:
-    """One attempt under supervision."""
-
-    execution: Execution
-    definition: TaskDefinition
-    heartbeat: Heartbeat
-    phase: str = "attempt"
-    events: list[PhaseEvent] = field(default_factory=list)
-    publishing_since: float | None = None
-    body_deadline: float | None = None
-
-    def note(self, told: Told) -> PhaseEvent:
-        event = PhaseEvent(told.action, told.phase, told.seconds, told.details)
-        self.events.append(event)
-        if told.action == "phase_started":
-            self.phase = told.phase
-        seconds = self.definition.controls.timeout.body_seconds
-        if told.phase == "body":
-            started = told.action == "phase_started" and seconds is not None
-            self.body_deadline = time.monotonic() + seconds if started and seconds else None
-        return event
-
-    def answer(self, stops: Stops) -> Answer:
-        """May it go on past a fence? Saying yes before publishing is a promise to wait."""
-        if self.heartbeat.is_lost:
-            return Answer(go=False, why="its lease is lost")
-        if stops.now.is_set():
-            return Answer(go=False, why="the worker stops")
-        if self.phase in _PUBLISHING and self.publishing_since is None:
-            self.publishing_since = time.monotonic()
-        return Answer(go=True)
-
-    def reason_to_stop(self, stops: Stops) -> Stopped | BodyTimeoutError | None:
-        now = time.monotonic()
-        if self.publishing_since is not None:
-            too_long = now - self.publishing_since > _LONGEST_PUBLISH_SECONDS
-            return Stopped.STALE if too_long else None
-        if self.heartbeat.is_lost:
-            return Stopped.STALE
-        if stops.now.is_set():
-            return Stopped.HANDED_BACK
-        if self.body_deadline is not None and now > self.body_deadline:
-            seconds = self.definition.controls.timeout.body_seconds
-            return BodyTimeoutError(f"the body ran longer than its deadline of {seconds:g} s")
-        return None
 
 
 class Slot:
@@ -111,7 +46,7 @@ class Slot:
         self._turn = number
         self._executor: ExecutorProcess | None = None
         self._deaths = 0
-        self.running: _Running | None = None
+        self.running: Watched | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -135,8 +70,7 @@ class Slot:
         """Start one, after a pause that grows with each death in a row."""
         if self._deaths:
             self._office.metrics.executor_restarted()
-        pause = min(2.0 ** (self._deaths - 2), _LONGEST_PAUSE) if self._deaths else 0.0
-        if self._stops.draining.wait(pause):
+        if self._stops.draining.wait(pause_after(self._deaths)):
             return None
         executor = ExecutorProcess(self._targets)
         try:
@@ -191,14 +125,14 @@ class Slot:
         ):
             _log.info("attempt_claimed", slot=self._number)
             with self._office.heartbeat(delivery, definition) as heartbeat:
-                self.running = running = _Running(execution, definition, heartbeat)
+                self.running = running = Watched(execution, definition, heartbeat)
                 ending = self._supervise(executor, running, delivery)
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._office.settle(delivery, definition, running.events, ending)
             self.running = None
 
     def _supervise(
-        self, executor: ExecutorProcess, running: _Running, delivery: Delivery
+        self, executor: ExecutorProcess, running: Watched, delivery: Delivery
     ) -> Outcome | Stopped:
         """Give one attempt what it needs, then watch it."""
         try:
@@ -214,7 +148,7 @@ class Slot:
     def _watch(
         self,
         executor: ExecutorProcess,
-        running: _Running,
+        running: Watched,
         delivery: Delivery,
         spark_remote: str | None,
     ) -> Outcome | Stopped:
@@ -249,7 +183,7 @@ class Slot:
     def _stop(
         self,
         executor: ExecutorProcess,
-        running: _Running,
+        running: Watched,
         delivery: Delivery,
         reason: Stopped | BodyTimeoutError,
     ) -> Outcome | Stopped:
@@ -259,13 +193,13 @@ class Slot:
         self._clear(running, delivery)
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
-    def _bury(self, executor: ExecutorProcess, running: _Running, delivery: Delivery) -> Outcome:
+    def _bury(self, executor: ExecutorProcess, running: Watched, delivery: Delivery) -> Outcome:
         how = executor.reap()
         self._executor = None
         self._deaths += 1
         self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 
-    def _clear(self, running: _Running, delivery: Delivery) -> None:
+    def _clear(self, running: Watched, delivery: Delivery) -> None:
         evidence = running.publishing_since is not None
         self._office.clear(running.execution, running.definition, delivery, evidence=evidence)

@@ -12,7 +12,8 @@ import structlog
 
 from perago.tasks.definition import TaskDefinition
 from perago.worker.office import Office
-from perago.worker.slot import Slot, Stops
+from perago.worker.slot import Slot
+from perago.worker.watch import Stops
 
 _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0

@@ -1,0 +1,141 @@
+"""When a supervisor lets an attempt go on, and when it stops it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from pydantic import BaseModel
+
+from perago import TaskControls, TimeoutPolicy, task
+from perago.errors import BodyTimeoutError
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.tasks.definition import definition_of
+from perago.worker import watch
+from perago.worker.channel import Told
+from perago.worker.office import Stopped
+from perago.worker.watch import Stops, Watched, pause_after
+
+
+class Empty(BaseModel):
+    """Nothing."""
+
+
+@task(
+    name="watched",
+    owner_email="tests@example.com",
+    controls=TaskControls(timeout=TimeoutPolicy(body_seconds=5.0)),
+)
+def body(params: Empty) -> Empty:
+    """Do nothing."""
+    return params
+
+
+@dataclass
+class Pulse:
+    is_lost: bool = False
+
+
+class Clock:
+    """Stands in for the module's time."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watch, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def watched(clock: Clock) -> Watched:
+    definition = definition_of(body)
+    assert definition is not None
+    attempt = Attempt("workflow", "task", 0, "step")
+    return Watched(Execution(Claim(attempt, "token"), "execution"), definition, Pulse())
+
+
+def enter(watched: Watched, phase: str) -> None:
+    watched.note(Told(action="phase_started", phase=phase, seconds=None, details={}))
+
+
+def leave(watched: Watched, phase: str) -> None:
+    watched.note(Told(action="phase_ended", phase=phase, seconds=1.0, details={}))
+
+
+def stopping() -> Stops:
+    stops = Stops()
+    stops.now.set()
+    return stops
+
+
+def test_pauses_grow_with_deaths_in_a_row_and_end_with_health() -> None:
+    pauses = [pause_after(deaths) for deaths in range(9)]
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_an_undisturbed_attempt_goes_on(watched: Watched) -> None:
+    enter(watched, "first_fence")
+    assert watched.answer(Stops()).go
+    assert watched.reason_to_stop(Stops()) is None
+    assert watched.publishing_since is None
+
+
+@pytest.mark.parametrize("phase", ["second_fence", "publish"])
+def test_once_let_into_publishing_it_is_not_stopped(watched: Watched, phase: str) -> None:
+    enter(watched, phase)
+    assert watched.answer(Stops()).go
+    watched.heartbeat = Pulse(is_lost=True)
+    assert watched.reason_to_stop(stopping()) is None
+
+
+def test_a_publish_step_that_hangs_is_stopped_all_the_same(watched: Watched, clock: Clock) -> None:
+    enter(watched, "publish")
+    watched.answer(Stops())
+    clock.now += 301
+    assert watched.reason_to_stop(Stops()) is Stopped.STALE
+
+
+@pytest.mark.parametrize("phase", ["first_fence", "second_fence", "publish"])
+def test_a_stopping_worker_lets_nothing_past_a_fence(watched: Watched, phase: str) -> None:
+    enter(watched, phase)
+    answer = watched.answer(stopping())
+    assert (answer.go, answer.why) == (False, "the worker stops")
+    assert watched.reason_to_stop(stopping()) is Stopped.HANDED_BACK
+
+
+def test_a_lost_lease_stops_the_attempt_and_closes_the_fences(watched: Watched) -> None:
+    watched.heartbeat = Pulse(is_lost=True)
+    enter(watched, "second_fence")
+    assert not watched.answer(Stops()).go
+    assert watched.reason_to_stop(Stops()) is Stopped.STALE
+
+
+def test_a_lost_lease_is_never_handed_back(watched: Watched) -> None:
+    watched.heartbeat = Pulse(is_lost=True)
+    assert watched.reason_to_stop(stopping()) is Stopped.STALE
+
+
+def test_a_body_is_stopped_after_its_deadline_and_not_before(
+    watched: Watched, clock: Clock
+) -> None:
+    enter(watched, "body")
+    clock.now += 4.9
+    assert watched.reason_to_stop(Stops()) is None
+    clock.now += 0.2
+    reason = watched.reason_to_stop(Stops())
+    assert isinstance(reason, BodyTimeoutError)
+    assert "5 s" in str(reason)
+
+
+def test_the_deadline_is_the_bodys_alone(watched: Watched, clock: Clock) -> None:
+    enter(watched, "body")
+    leave(watched, "body")
+    clock.now += 60
+    assert watched.reason_to_stop(Stops()) is None
