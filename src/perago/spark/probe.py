@@ -16,7 +16,7 @@ from typing import Any
 from perago.spark.artifacts import build_artifacts
 from perago.spark.child import answer
 from perago.spark.s3a import COMMITTER_SETTINGS
-from perago.spark.session import open_session
+from perago.spark.session import close_session, open_session
 
 _HADOOP = "spark.hadoop.fs.s3a"
 _KEYS = (f"{_HADOOP}.access.key", f"{_HADOOP}.secret.key")
@@ -68,7 +68,7 @@ def _handle(request: dict[str, Any]) -> dict[str, Any]:
             # Without the settings the two others could only repeat it, at length.
             problems = problems or [*_read_nothing(session), *_run_a_function(session)]
         finally:
-            session.stop()
+            close_session(session)
     return {"problems": problems}
 
 

@@ -53,7 +53,7 @@ def _split(remote: str) -> tuple[str, dict[str, str]]:
 def open_session(
     remote: str, execution_id: str, *, artifacts: Callable[[], Artifacts] | None = None
 ) -> SparkSession:
-    """Connect as an execution; whoever opened it calls ``stop()``.
+    """Connect as an execution; whoever opened it calls :func:`close_session`.
 
     ``artifacts`` is asked for what executors lack, unless the server shares our modules.
     """
@@ -66,9 +66,31 @@ def open_session(
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
             _ship(session, artifacts())
     except BaseException:
-        session.stop()
+        close_session(session)
         raise
     return session
+
+
+def close_session(session: Any) -> None:
+    """Close a session for good: whatever happens to the object later, happens without effect.
+
+    pyspark closes a client once more when its session is garbage-collected, in whatever thread
+    that happens to be, and there joins a pool of threads that all sessions share. Seen in a
+    thread that gRPC was just starting for that pool: each waited for the other, for ever.
+    """
+    try:
+        session.stop()
+    finally:
+        forget(session)
+
+
+def forget(session: Any) -> None:
+    """Leave nothing to do for the garbage collector."""
+    session.client.close = _nothing
+
+
+def _nothing() -> None:
+    return
 
 
 def _bound_retries(session: Any) -> None:
@@ -103,4 +125,5 @@ def interrupt(remote: str, execution_id: str) -> int:
         raise
     finally:
         session.client.close()
+        forget(session)
     return ended

@@ -12,6 +12,7 @@ from perago.errors import BackendUnavailableError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
 from perago.spark.operations import await_end
+from perago.spark.session import close_session
 from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import ObjectStore, listing_prefix, project
 
@@ -54,7 +55,7 @@ class ConnectSession:
         with suppress(Exception):
             self.session.interruptAll()
         with suppress(Exception):
-            self.session.stop()
+            close_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:
         listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))

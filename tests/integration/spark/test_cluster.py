@@ -16,7 +16,7 @@ from integration.spark.conftest import Serve
 from perago.spark.artifacts import build_artifacts
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import ConnectSettings
-from perago.spark.session import open_session
+from perago.spark.session import close_session, open_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ def session(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         artifacts=lambda: build_artifacts(["author_of_test"], tmp_path),
     )
     yield opened
-    opened.stop()
+    close_session(opened)
 
 
 def test_a_function_of_the_author_s_module_runs_where_only_pandas_and_pyarrow_are(

@@ -21,7 +21,7 @@ from perago.lakefs.objects import LakeFSObjects
 from perago.settings import Settings
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import ConnectSettings
-from perago.spark.session import open_session
+from perago.spark.session import close_session, open_session
 from perago.worker.bootstrap import lakefs_connection, lakefs_gateway
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
@@ -97,7 +97,7 @@ def test_spark_trusts_it_too(
     server = serve(ConnectSettings("tls", gateway, "local[1]"))
     session = open_session(server.remote, uuid.uuid4().hex)
     rows = session.read.text(f"s3a://{world.repository}/main/data/a.txt").collect()
-    session.stop()
+    close_session(session)
     assert [row.value for row in rows] == ["alpha"]
 
 

@@ -20,7 +20,7 @@ from integration.worker.harness import until
 from perago import dev
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import ConnectSettings
-from perago.spark.session import SHARES_MODULES, open_session
+from perago.spark.session import SHARES_MODULES, close_session, open_session
 from perago.worker.spark_runtime import OwnRuntime
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -149,7 +149,7 @@ def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed
     late = open_session(remote, execution)
     with pytest.raises(SparkConnectException, match="SESSION_CLOSED"):
         late.range(1).count()
-    late.stop()
+    close_session(late)
 
 
 def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None:
@@ -158,7 +158,7 @@ def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None
     assert remote is not None
     session = open_session(remote, uuid.uuid4().hex)
     assert session.range(3).count() == 3
-    session.stop()
+    close_session(session)
 
 
 def test_a_killed_server_is_started_again(runtime: OwnRuntime) -> None:
@@ -169,7 +169,7 @@ def test_a_killed_server_is_started_again(runtime: OwnRuntime) -> None:
     second = until(lambda: (found := runtime.remote(never)) != first and found, "a new server", 180)
     session = open_session(second, uuid.uuid4().hex)
     assert session.range(3).count() == 3
-    session.stop()
+    close_session(session)
     assert server_of(second).pid != server.pid
 
 

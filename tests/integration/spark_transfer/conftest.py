@@ -15,6 +15,7 @@ import perago
 from integration.transfer.lake import Lake, a_new_repository
 from perago import dev
 from perago.lakefs.connection import LakeFSConnection
+from perago.spark.session import close_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def session(spark_endpoints: dev.Endpoints, worker_modules: Path) -> Iterator[Sp
         session.addArtifacts(str(worker_modules), pyfile=True)
         yield session
     finally:
-        session.stop()
+        close_session(session)
 
 
 @pytest.fixture
