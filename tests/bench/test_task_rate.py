@@ -7,38 +7,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acceptance.world import Servers
-from integration.worker.gate import Gate
+from integration.worker.conftest import site
 from integration.worker.harness import Site
 from integration.worker.test_load import BATCH, await_end, start_batch
 from perago import dev
 
 pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(900)]
 
+__all__ = ["site"]
 TASKS, PROCESSES = 400, 4
 
 
-@pytest.fixture
-def site(endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
-    servers = Servers(endpoints)
-    gates = Gate(endpoints.lakefs.endpoint), Gate(endpoints.conductor.server_url)
-    place = Site(servers, tmp_path, *gates)
-    yield place
-    for gate in gates:
-        gate.close()
-    servers.close()
-
-
-def rate(site: Site) -> float:
+def rate(place: Site) -> float:
     """Start all tasks, wait for all of them, count them per second."""
     started = time.perf_counter()
-    for workflow in [start_batch(site, first) for first in range(0, TASKS, BATCH)]:
-        await_end(site, workflow)
+    for workflow in [start_batch(place, first) for first in range(0, TASKS, BATCH)]:
+        await_end(place, workflow)
     return TASKS / (time.perf_counter() - started)
 
 
