@@ -32,6 +32,8 @@ app = typer.Typer(
     help="Run typed Python functions as transactions over LakeFS, driven by Conductor.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Plain help: loading rich for it takes longer than everything else together.
+    rich_markup_mode=None,
     add_completion=True,
 )
 app.add_typer(config_app, name="config")

@@ -9,7 +9,10 @@ import typer
 from perago.cli import output
 
 config_app = typer.Typer(
-    name="config", help="See the settings and where they come from.", no_args_is_help=True
+    rich_markup_mode=None,
+    name="config",
+    help="See the settings and where they come from.",
+    no_args_is_help=True,
 )
 
 

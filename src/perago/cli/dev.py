@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from perago.dev import Endpoints, ServerStatus, Stack
 
 dev_app = typer.Typer(
-    name="dev", help="Run real LakeFS, Conductor and Spark servers here.", no_args_is_help=True
+    rich_markup_mode=None,
+    name="dev",
+    help="Run real LakeFS, Conductor and Spark servers here.",
+    no_args_is_help=True,
 )
 
 DataDir = Annotated[

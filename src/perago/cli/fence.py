@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perago.lakefs.fence_admin import FenceAdmin, FenceStatus, Verification
 
 fence_app = typer.Typer(
+    rich_markup_mode=None,
     help="Install and prove the hard fence: a LakeFS hook that makes publishing compare-and-swap.",
     no_args_is_help=True,
 )

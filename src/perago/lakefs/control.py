@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 _ACTIONS = "_lakefs_actions/"
 # Shorter than what objects are waited for: a lease runs, and a publish step reads in it.
-_PATIENCE_SECONDS = 15.0
+_PATIENCE_SECONDS = 5.0
 # Cleaning up must not eat the lease: one more try at the most.
 _CLEANUP_TIMEOUT = (2.0, 10.0)
 _CLEANUP_PATIENCE = 1.0
