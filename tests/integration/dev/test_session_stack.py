@@ -9,6 +9,7 @@ import pytest
 from integration.dev import client
 from perago.dev import Health, Stack, inspect
 from perago.errors import SetupError
+from perago.hosting.process import wait_gone
 
 
 def _details(stack: Stack) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
     identity = stack.lakefs.identity
     assert identity is not None
     identity.kill()
+    assert wait_gone([identity], 10) == []  # the signal is sent, not yet obeyed, when kill returns
     try:
         by_name = {server.name: server for server in inspect(stack.data_dir)}
         assert by_name["lakefs"].health is Health.DEAD
