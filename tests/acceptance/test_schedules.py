@@ -18,6 +18,9 @@ from perago.worker.report import Delivered
 
 pytestmark = pytest.mark.servers
 
+# Nobody renews a lease here between fences, and a server that has just started answers slowly.
+LEASE_SECONDS = 5
+
 
 def time_out(world: World, workflow: str, delivery: Delivery) -> None:
     """Let the response timeout of an attempt pass, as after the death of its worker."""
@@ -31,7 +34,7 @@ def time_out(world: World, workflow: str, delivery: Delivery) -> None:
 
 def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
     """An attempt that publishes and is never reported; the workflow and the commit."""
-    workflow = world.start(responseTimeoutSeconds=1)
+    workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     delivery = world.claim()
     outcome = world.run(world.job(write_new, **job), delivery)
     assert isinstance(outcome, Completed)
@@ -133,7 +136,7 @@ def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) 
 
 def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> None:
     """A stale execution that all fences let through still sees who published HEAD."""
-    workflow = world.start(responseTimeoutSeconds=1)
+    workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     old = world.claim()
     time_out(world, workflow, old)
     later, _ = world.attempt(world.job(write_new))
