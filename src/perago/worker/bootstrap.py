@@ -103,7 +103,7 @@ def build_ports(
         return Ports(none, attempts, none, clock, events, policy)
     lakefs = lakefs_connection(settings)
     objects = LakeFSObjects(lakefs)
-    engine = build_engine(settings, lakefs, events, access)
+    engine = build_engine(settings, lakefs, objects, events, access)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
     spark = SparkPorts(ConnectSessions(objects, open_spark), objects) if open_spark else None
     return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy, spark)
@@ -122,7 +122,7 @@ def local_ports(
         return
     lakefs = lakefs_connection(settings)
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
-        engine = Engine(objects, threads=settings.transfer_threads)
+        engine = build_engine(settings, lakefs, objects, events)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
         yield Ports(lake, attempts, workspaces, clock, events, policy)
 
@@ -140,11 +140,11 @@ class SparkAccess:
 def build_engine(
     settings: Settings,
     lakefs: LakeFSConnection,
+    store: LakeFSObjects,
     events: EventSink,
     spark: SparkAccess | None = None,
 ) -> TransferEngine:
     """What moves objects: this process, and Spark for what is large where it can."""
-    store = LakeFSObjects(lakefs)
     here = Engine(store, threads=settings.transfer_threads)
     shared = settings.workspace_root_shared
     if spark is None or not sees_workspaces(

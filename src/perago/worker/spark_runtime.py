@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 def is_spark_task(definition: TaskDefinition) -> bool:
     """Whether a task's attempts need a Spark."""
-    return getattr(definition, "kind", None) == "spark"
+    return definition.kind == "spark"
 
 
 class SparkRuntime(Protocol):
