@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
 from perago.spark.operations import await_end
@@ -42,7 +42,7 @@ class ConnectSession:
     def settle(self) -> int:
         deadline = time.monotonic() + _SETTLE_SECONDS
         seen: set[str] = set()
-        with _translated("end the work of this execution"):
+        with translated("end the work of this execution"):
             # A body with threads of its own may start one operation while another is ended.
             while begun := set(self.session.interruptAll()) - seen:
                 seen |= begun
@@ -76,7 +76,7 @@ class ConnectSessions:
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
     ) -> Iterator[ConnectSession]:
-        with _translated("open a session"):
+        with translated("open a session"):
             session = self.open_session(execution.id)
         opened = ConnectSession(session, self.store, workspace.repository, prefix)
         try:
@@ -86,10 +86,12 @@ class ConnectSessions:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def translated(what: str) -> Iterator[None]:
     """Spark's errors as ours; they are made of several libraries' and share no base."""
     try:
         yield
+    except PeragoError:
+        raise
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0]
         raise BackendUnavailableError(

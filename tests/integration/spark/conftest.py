@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from integration.spark.cluster import StandaloneCluster, standalone_cluster
+from integration.spark_tasks import world as spark_tasks
+from integration.spark_tasks.world import SparkWorld
 from integration.worker.conftest import site
 from integration.worker.harness import Site
 from perago import dev
@@ -29,8 +30,9 @@ def gateway(endpoints: dev.Endpoints) -> LakeFSGateway:
 
 @pytest.fixture
 def spark_site(site: Site) -> Site:
-    """Workers whose tasks are Spark tasks."""
-    site.targets, site.home = ("spark_bodies",), Path(__file__).parent
+    """Workers with Spark tasks and a file task, on a repository with a table."""
+    site.world = SparkWorld(site.servers, site.root)
+    site.targets, site.home = ("spark_bodies",), spark_tasks.HERE
     return site
 
 

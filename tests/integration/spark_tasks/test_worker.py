@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.spark_tasks.world import EVENTS, SparkWorld
+from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
 from integration.worker.conftest import site
 from integration.worker.harness import Site
 
@@ -43,9 +43,9 @@ def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
 def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
     site: Site, world: SparkWorld
 ) -> None:
-    site.world, site.home, site.targets = world, Path(__file__).parent, ("spark_bodies",)
+    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
-    tasks = site.finish(site.workflow("s_copy", signs=str(site.signs)), 240)
+    tasks = site.finish(site.workflow("s_copy", do="die", signs=str(site.signs)), 240)
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
     assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
     assert world.rows("data/copy") == EVENTS
