@@ -55,6 +55,16 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def cluster_remote(
+    cluster: StandaloneCluster, serve: Serve, gateway: LakeFSGateway
+) -> Iterator[str]:
+    """A Connect server on the cluster; it has all of its cores while the module's tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        yield serve(ConnectSettings("cluster", gateway, cluster.url, cluster.conf)).remote
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """A standalone cluster of a master and two workers, for the whole session."""

@@ -23,7 +23,7 @@ from perago import (
 
 OWNER = "tests@example.com"
 # In the slow table: so many tasks of a second each.
-SLOW_TASKS = 60
+SLOW_TASKS = 24
 
 
 class Params(BaseModel):
@@ -54,7 +54,7 @@ def _is_first(params: Params) -> bool:
 
 
 def _write_slowly(workspace: SparkWorkspace) -> None:
-    """A job that takes a minute on one core, and leaves its files behind as it goes."""
+    """A job of some seconds, whose tasks write one after the other."""
     nap = "java_method('java.lang.Thread', 'sleep', cast(1000 AS BIGINT)) AS slept"
     frame = workspace.spark.range(0, SLOW_TASKS, 1, SLOW_TASKS).selectExpr("id", nap)
     workspace.write(frame.drop("slept"), "slow")

@@ -8,7 +8,7 @@ import pytest
 
 from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
 from integration.worker.conftest import site
-from integration.worker.harness import Site
+from integration.worker.harness import Site, until
 
 __all__ = ["site"]
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -38,6 +38,27 @@ def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
     ]
     assert worker.stop() == 0
     world.assert_tidy()
+
+
+def test_a_deadline_and_a_cancelled_workflow_end_the_work_on_spark(
+    site: Site, world: SparkWorld
+) -> None:
+    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
+    worker = site.start(SPARK_REMOTE=world.remote)
+    late = site.finish(site.workflow("s_deadline", signs=str(site.signs)), 240)
+    assert [task["status"] for task in late] == ["FAILED", "COMPLETED"]
+    assert late[0]["reasonForIncompletion"].startswith("BodyTimeoutError")
+    assert late[1]["outputData"]["workspace"]["ref"] == world.ref
+
+    (site.signs / "begun").unlink()
+    cancelled = site.workflow("s_copy", do="wait", signs=str(site.signs))
+    site.await_body()
+    world.operate("DELETE", f"/workflow/{cancelled}")
+    until(lambda: worker.count("attempt_stale"), "the worker to notice", 60)
+    ended = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+    assert [line["operations"] for line in ended] == [1, 1]
+    world.assert_at(world.ref)
+    assert worker.stop() == 0
 
 
 def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
