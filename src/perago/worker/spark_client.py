@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from perago.errors import BackendUnavailableError
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
-from perago.spark.session import close_session, open_session
+from perago.spark.session import end_session, open_session
 from perago.spark.sessions import translated
 from perago.worker.channel import SparkAt
 
@@ -57,6 +57,5 @@ class SparkClient:
             yield
         finally:
             if self._session is not None:
-                with suppress(Exception):  # the server forgets an idle session by itself
-                    close_session(self._session)
+                end_session(self._session)
                 self._session = None

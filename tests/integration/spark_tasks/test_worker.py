@@ -71,6 +71,8 @@ def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
     assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
     assert world.rows("data/copy") == EVENTS
     # The killed execution's job is ended with it, and its branch is gone.
+    [line] = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+    assert line["operations"] == 1
     assert not [path for path in world.paths() if "slow" in path]
     assert worker.stop() == 0
     world.assert_tidy()
