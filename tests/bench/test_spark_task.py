@@ -1,0 +1,115 @@
+"""A Spark task on a gigabyte of Parquet against the bare Spark job that does the same."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lakefs_sdk
+import pytest
+
+from acceptance.world import Params, Result
+from integration.spark_tasks.conftest import servers, spark_remote, world
+from integration.spark_tasks.world import SparkWorld
+from perago import SparkWorkspace, require_not_null, require_rows
+from perago.protocol.outcome import Completed
+from perago.spark.session import close_session, open_session
+
+__all__ = ["servers", "spark_remote", "world"]
+pytestmark = [
+    *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
+    pytest.mark.timeout(3600),
+]
+
+# 32 bytes of noise a row do not compress, so that this is a gigabyte of Parquet.
+ROWS, FILES = 22_000_000, 8
+ROUNDS = 3
+
+
+def transform(events: Any) -> Any:
+    """Half of the rows, with a column more."""
+    return events.where("id % 2 = 0").selectExpr("*", "amount * 1.19 AS gross")
+
+
+def as_task(workspace: SparkWorkspace, params: Params) -> Result:
+    workspace.write(transform(workspace.read("events")), "clean")
+    return Result()
+
+
+def test_a_task_on_a_gigabyte(world: SparkWorld) -> None:
+    session = open_session(world.remote, uuid.uuid4().hex)
+    _write_events(session, f"s3a://{world.repository}/main/data/events")
+    world.ref = world.commit("main", {})
+    size = sum(
+        item.size for item in world.objects.list(world.repository, world.ref, "data/events/")
+    )
+    times: dict[str, list[float]] = {"bare": [], "task": [], "checked task": []}
+    for order in _rounds(list(times)):
+        for name in order:
+            run = _bare(world) if name == "bare" else _attempt(world, checked=name != "task")
+            started = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - started)
+    close_session(session)
+    print(f"\n{size / 1e9:.2f} GB of Parquet, {ROUNDS} rounds: median seconds, ratio to bare")
+    bare = statistics.median(times["bare"])
+    for name, found in times.items():
+        middle, each = statistics.median(found), ", ".join(f"{one:.1f}" for one in found)
+        print(f"  {name:13} {middle:6.1f} s  ratio {middle / bare:.3f}   ({each})")
+    print(f"  phases of the last attempts: {_phases(world)}")
+
+
+def _phases(world: SparkWorld) -> str:
+    seconds = {event.phase: event.seconds for event in world.events if event.seconds is not None}
+    return ", ".join(f"{phase} {spent:.2f}" for phase, spent in seconds.items())
+
+
+def _rounds(names: list[str]) -> Iterator[list[str]]:
+    """Each round in another order: what comes later finds warmer caches."""
+    for turn in range(ROUNDS):
+        yield names[turn % len(names) :] + names[: turn % len(names)]
+
+
+def _write_events(session: Any, uri: str) -> None:
+    noise = "unhex(sha2(concat(id, 'noise'), 256)) AS noise"
+    events = session.range(0, ROWS, 1, FILES).selectExpr(
+        "id", "concat('user-', id % 100000) AS user", "(id % 1000) / 10 AS amount", noise
+    )
+    events.write.parquet(uri)
+
+
+def _new_branch(world: SparkWorld) -> str:
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    creation = lakefs_sdk.BranchCreation(name=name, source=world.ref)
+    world.sdk.branches_api.create_branch(world.repository, creation)
+    return name
+
+
+def _bare(world: SparkWorld) -> Callable[[], None]:
+    """The job alone, on a branch that is there; nothing is committed."""
+    branch = _new_branch(world)
+
+    def run() -> None:
+        session = open_session(world.remote, uuid.uuid4().hex)
+        events = session.read.parquet(f"s3a://{world.repository}/{world.ref}/data/events")
+        transform(events).write.parquet(f"s3a://{world.repository}/{branch}/data/clean")
+        close_session(session)
+
+    return run
+
+
+def _attempt(world: SparkWorld, *, checked: bool) -> Callable[[], None]:
+    """A whole attempt, from its claim to its report, published on a branch of its own."""
+    target = _new_branch(world)
+    post = [require_rows("clean", min=ROWS // 2), require_not_null("clean", ["id", "user"])]
+    job = world.spark_job(as_task, post=post if checked else [])
+    world.start({"workspace": world.workspace(branch=target), "params": {}})
+
+    def run() -> None:
+        outcome, _ = world.attempt(job)
+        assert isinstance(outcome, Completed), outcome
+
+    return run
