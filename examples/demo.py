@@ -52,10 +52,8 @@ class Demo:
         files = data.write_export(self.folder / str(day), day, self.rows)
         ref = self.lake.add(files, f"raw/landing/{day}", f"export of {day}")
         total = size(sum(file.stat().st_size for file in files))
-        say(
-            f"   the export of {day}: {self.rows:,} lines, {counted(len(files), 'object')}, {total}, "
-            f"commit {short(ref)}"
-        )
+        objects = counted(len(files), "object")
+        say(f"   the export: {self.rows:,} lines in {objects}, {total}; commit {short(ref)}")
         return ref
 
     def start_workflow(self, day: date, ref: str) -> str:
@@ -67,7 +65,8 @@ class Demo:
         }
         payload = {"workspace": workspace, "day": str(day), "folder": str(self.out)}
         workflow_id = self.conductor.start(workflow.definition(), payload)
-        say(f"   workflow {workflow_id}: ingest → clean → sales → report")
+        say(f"   workflow {workflow_id}:")
+        say("   ingest (files) → clean (Spark) → sales (Spark) → report (files, read-only)")
         return workflow_id
 
     def follow(
@@ -81,6 +80,8 @@ class Demo:
                 self.show.tell(line)
             if until() or (ended and not self.show.in_attempt):
                 break
+            if worker.has_died() and not until():
+                raise SystemExit(f"the worker died:\n{worker.tail()}")
             if time.monotonic() > deadline:
                 raise SystemExit(
                     f"workflow {workflow_id} takes longer than {self.patience:.0f} s:\n"
@@ -107,7 +108,7 @@ class Demo:
         ref = self.land_export(SECOND_DAY)
         gate.stop_report(self._is_clean_done, then=worker.kill)
         workflow_id = self.start_workflow(SECOND_DAY, ref)
-        self.follow(workflow_id, worker, until=lambda: gate.stopped is not None)
+        self.follow(workflow_id, worker, until=gate.has_stopped)
         if gate.stopped is None:
             raise SystemExit("the workflow ended before the worker was killed")
         self._look_at_wreck(gate.stopped, worker)
@@ -172,7 +173,8 @@ def main() -> int:
     options = parse(sys.argv[1:])
     # A closed terminal and `kill` take the same orderly way out as Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, on purpose
+            signal.signal(number, signal.default_int_handler)
     try:
         play(options.rows, options.out.absolute(), keep=options.keep)
     except KeyboardInterrupt:
@@ -187,12 +189,12 @@ def play(rows: int, out: Path, *, keep: bool) -> None:
     began = time.monotonic()
     title("Servers")
     say("   LakeFS, Conductor and Spark (built and fetched the first time, which takes minutes)")
-    servers = Path(tempfile.mkdtemp(prefix="perago-demo-servers-"))
+    kept = tempfile.mkdtemp(prefix="perago-demo-servers-") if keep else None
     with (
         tempfile.TemporaryDirectory(prefix="perago-demo-") as folder,
         # One Spark for both workers: it starts next to Conductor, which takes longer, and
         # outlives the worker that is killed.
-        Stack.up(servers, ephemeral=True) as stack,
+        Stack.up(Path(kept or folder, "stack"), ephemeral=True) as stack,
         Gate(stack.endpoints.conductor.server_url) as gate,
     ):
         say(f"   up after {time.monotonic() - began:.0f} s")

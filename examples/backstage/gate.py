@@ -35,6 +35,7 @@ class Gate:
         self._lock = threading.Lock()
         # The report that was stopped, as the worker wrote it.
         self.stopped: Report | None = None
+        self._met = threading.Event()
 
     def stop_report(self, is_awaited: Callable[[Report], bool], then: Callable[[], None]) -> None:
         """Do not forward the first report that ``is_awaited``; call ``then`` in its place."""
@@ -48,7 +49,12 @@ class Gate:
                 return False
             self.stopped = report
             self._then()
+            self._met.set()
             return True
+
+    def has_stopped(self) -> bool:
+        """Whether the report has come, and all that was to happen then has happened."""
+        return self._met.is_set()
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
 
-from backstage.servers import RETRY_COUNT, Conductor, Lake
+from backstage.servers import BRANCH, RETRY_COUNT, Conductor, Lake
 
 WIDTH = 96
 _QUICK_SECONDS = 0.1
 _INDENT = " " * 6
+# How the changes of a diff are called: a file task counts what it must move, LakeFS the rest.
+_CHANGES = {
+    "added": "added",
+    "changed": "changed",
+    "removed": "removed",
+    "uploads": "to upload",
+    "deletes": "to delete",
+    "unchanged": "unchanged",
+    "leftovers": "left over by Spark and cleared",
+}
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 
 
@@ -56,6 +67,7 @@ class Show:
         self._lake = lake
         self._conductor = conductor
         self._input = ""
+        self._claimed_at = datetime.now(UTC)
         self._quick: list[str] = []
         self.in_attempt = False
 
@@ -66,8 +78,11 @@ class Show:
                 self._claimed(line)
             case "phase_ended" | "phase_failed":
                 self._phase(line)
+            case "publish_planned":
+                self._planned(line)
             case "replaced_commit_tagged":
-                self._step("abandoned", None, f"{short(line['commit'])} gets the tag {line['tag']}")
+                tag = line["tag"].removesuffix(line["commit"]) + short(line["commit"])
+                self._step("", None, f"{short(line['commit'])} is kept by a tag: {tag}…")
             case "attempt_completed":
                 self._completed(line)
             case "attempt_failed" | "attempt_stale" | "result_not_delivered":
@@ -78,6 +93,7 @@ class Show:
     def _claimed(self, line: Mapping[str, Any]) -> None:
         task = self._conductor.task(line["task_id"])
         self._input = task["inputData"]["workspace"]["ref"]
+        self._claimed_at = datetime.fromisoformat(line["timestamp"])
         self._quick.clear()
         self.in_attempt = True
         about = task["workflowTask"]["taskDefinition"]["description"]
@@ -90,12 +106,21 @@ class Show:
         if phase == "publish" and "ref" in line:
             self._step(phase, seconds, line["how"])
             self._published(line["ref"])
+            if line["abandoned"]:
+                off = short(line["abandoned"])
+                say(f"{_INDENT}{off} is off the branch; no commit builds on it", "yellow")
         elif facts := _facts(line):
             self._step(phase, seconds, facts)
         elif seconds >= _QUICK_SECONDS:
             self._step(phase, seconds)
         else:
             self._quick.append(f"{phase} {seconds:.2f} s")
+
+    def _planned(self, line: Mapping[str, Any]) -> None:
+        """What the publish fence found, and what follows from it."""
+        at_input = line["head"] == self._input
+        where = "the input" if at_input else f"{short(line['head'])}, one commit past the input"
+        self._step("publish_fence", None, f"{BRANCH} is at {where}: {line['plan']}")
 
     def _published(self, ref: str) -> None:
         found = self._lake.difference(self._input, ref)
@@ -108,7 +133,15 @@ class Show:
         self._flush()
         if output["workspace"]["ref"] == self._input:
             say(f"{_INDENT}{short(self._input)} stays: nothing is published", "green")
-        self._wrapped("; ".join(_result(output["result"])))
+        seconds = (datetime.fromisoformat(line["timestamp"]) - self._claimed_at).total_seconds()
+        self._step("COMPLETED", seconds, "since it was claimed")
+        result = output["result"]
+        charts = [value for value in result.values() if isinstance(value, list)]
+        self._wrapped("; ".join(f"{k} {_value(v)}" for k, v in result.items() if v not in charts))
+        for chart in charts:
+            say()
+            for row in chart:
+                say(_INDENT + row)
         self.in_attempt = False
 
     def _step(self, name: str, seconds: float | None, facts: str = "") -> None:
@@ -136,17 +169,13 @@ def _facts(line: Mapping[str, Any]) -> str:
     if line["phase"] == "stage":
         return f"{counted(line['uploads'], 'object')}, {size(line['upload_bytes'])}"
     if line["phase"] == "diff":
-        names = ("added", "changed", "removed", "uploads", "deletes", "unchanged", "leftovers")
-        return ", ".join(f"{line[name]:,} {name}" for name in names if line.get(name))
+        found = [f"{line[name]:,} {said}" for name, said in _CHANGES.items() if line.get(name)]
+        return ", ".join(found) or "no change"
     return ""
 
 
-def _result(result: Mapping[str, Any]) -> list[str]:
-    """A task's result: its fields in a row."""
-    return [f"{name} {_value(value)}" for name, value in result.items()]
-
-
 def _value(value: Any) -> str:
+    """A field of a task's result."""
     if isinstance(value, dict) and value and all(isinstance(it, bool) for it in value.values()):
         failed = [name for name, holds in value.items() if not holds]
         held = f"{len(value) - len(failed)} of {len(value)} hold"

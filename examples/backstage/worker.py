@@ -18,6 +18,13 @@ from perago.dev import Endpoints
 EXAMPLES = Path(__file__).parents[1]
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
+# Where servers and jars are obtained from stays as the user has it.
+_OF_THE_MACHINE = {"PERAGO_CACHE", "PERAGO_MAVEN_REPOSITORY"}
+
+
+def _is_setting(variable: str) -> bool:
+    """Whether a worker would take it as one of its settings; those are the demonstration's."""
+    return variable.startswith("PERAGO_") and variable not in _OF_THE_MACHINE
 
 
 class Worker:
@@ -27,7 +34,7 @@ class Worker:
         """``conductor`` is where this worker is to reach Conductor."""
         self.log = folder / f"{name}.log"
         self._environment = {
-            **os.environ,
+            **{key: value for key, value in os.environ.items() if not _is_setting(key)},
             **endpoints.as_environment(),
             "CONDUCTOR_SERVER_URL": conductor,
             "PERAGO_WORKSPACE_ROOT": str(folder / "workspaces"),
@@ -73,6 +80,13 @@ class Worker:
         """SIGKILL to the supervisor: no handler, no farewell. Its executors end by themselves."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(_STOP_SECONDS)
+
+    def has_died(self) -> bool:
+        """Whether it ended by itself; one that is just being killed gets a moment to be seen."""
+        if self.process.poll() is None:
+            return False
+        time.sleep(1)
+        return True
 
     def new_lines(self) -> Iterator[dict[str, Any]]:
         """What was logged since the last call."""

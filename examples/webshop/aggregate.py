@@ -43,10 +43,7 @@ class AggregateResult(BaseModel):
     name="aggregate_sales",
     owner_email="data@example.com",
     workspace=WorkspaceSpec(
-        pre=[
-            require_schema("clean/events", EVENT),
-            require_unique("clean/events", "id"),
-        ],
+        pre=[require_schema("clean/events", EVENT), require_rows("clean/events", min=1)],
         post=[
             require_schema("marts/hourly", HOURLY),
             require_unique("marts/hourly", ["day", "hour", "category"]),
@@ -84,15 +81,19 @@ def aggregate_sales(workspace: SparkWorkspace, params: AggregateParams) -> Aggre
         events=events,
     )
     tables = {"hourly": by_hour, "funnel": by_country}
+    written = {}
     for name, table in tables.items():
         workspace.write(table.coalesce(1), f"marts/{name}/day={params.day}")
+        written[name] = workspace.spark.read.parquet(
+            workspace.output(f"marts/{name}/day={params.day}")
+        )
     # Asked of what was written, which takes no second pass over the events.
-    written = {
-        name: workspace.spark.read.parquet(workspace.output(f"marts/{name}/day={params.day}"))
-        for name in tables
-    }
-    [funnel] = written["funnel"].groupBy().sum("sessions", "with_cart", "with_purchase").collect()
-    [revenue] = written["hourly"].groupBy().sum("revenue_cents").collect()
-    return AggregateResult(
-        sessions=funnel[0], carts=funnel[1], orders=funnel[2], revenue_cents=revenue[0]
-    )
+    [totals] = workspace.spark.sql(
+        """
+        SELECT sum(sessions) AS sessions, sum(with_cart) AS carts, sum(with_purchase) AS orders,
+               (SELECT sum(revenue_cents) FROM {hourly}) AS revenue_cents
+        FROM {funnel}
+        """,
+        **written,
+    ).collect()
+    return AggregateResult(**totals.asDict())

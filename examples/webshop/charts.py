@@ -9,17 +9,20 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 820
 _INK, _MUTED, _GRID, _BAR, _SOFT = "#24303c", "#66727f", "#e6eaee", "#4878a8", "#a9bfd6"
 
 
-def blocks(values: Sequence[float]) -> str:
-    """One character per value, the largest as a full block."""
+def towers(values: Sequence[float], *, rows: int = 4) -> list[str]:
+    """Upright bars of block characters, three columns each; the highest one fills all rows."""
     most = max(values, default=0) or 1
-    return "".join(
-        " " if value <= 0 else _BLOCKS[min(int(8 * value / most), 7)] for value in values
-    )
+    # In eighths of a character, as the characters come.
+    heights = [round(8 * rows * value / most) for value in values]
+    return [
+        "".join(2 * _BLOCKS[min(max(height - 8 * row, 0), 8)] + " " for height in heights).rstrip()
+        for row in reversed(range(rows))
+    ]
 
 
 def columns(

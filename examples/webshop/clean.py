@@ -23,6 +23,7 @@ EVENT = """
     id STRING, at TIMESTAMP, session STRING, visitor STRING, country STRING, agent STRING,
     kind STRING, sku STRING, category STRING, price_cents INT, quantity INT, day DATE
 """
+VERDICTS = ("kept", "duplicate", "late", "crawler", "scraper")
 # The first that applies. A copy is one before it is anything else.
 VERDICT = """
     CASE WHEN copy > 1 THEN 'duplicate'
@@ -69,6 +70,10 @@ class CleanResult(BaseModel):
 )
 def clean_events(workspace: SparkWorkspace, params: CleanParams) -> CleanResult:
     """Drop duplicates, late events and machines."""
+    # Not at the top: a worker's supervisor imports this module, and needs no Spark.
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import expr
+
     # A day is a day in UTC, wherever the server stands.
     workspace.spark.conf.set("spark.sql.session.timeZone", "UTC")
     judged = (
@@ -80,9 +85,12 @@ def clean_events(workspace: SparkWorkspace, params: CleanParams) -> CleanResult:
         )
         .selectExpr("*", VERDICT.format(day=params.day, most_events=params.most_events))
     )
-    kept = judged.where("verdict = 'kept'").drop("copy", "events_of_session", "verdict")
-    workspace.write(kept, f"clean/events/day={params.day}")
-    verdicts = dict(judged.groupBy("verdict").count().collect())
-    return CleanResult(
-        rows=sum(verdicts.values()), kept=verdicts.pop("kept", 0), dropped=dict(verdicts)
+    counts = Observation()
+    counted = judged.observe(
+        counts, *(expr(f"count_if(verdict = '{name}')").alias(name) for name in VERDICTS)
     )
+    kept = counted.where("verdict = 'kept'").drop("copy", "events_of_session", "verdict")
+    workspace.write(kept, f"clean/events/day={params.day}")
+    # Counted on the way, so the rows pass by once.
+    verdicts = dict(counts.get)
+    return CleanResult(rows=sum(verdicts.values()), kept=verdicts.pop("kept"), dropped=verdicts)

@@ -143,11 +143,11 @@ class _Shop:
             product = self._pick()
             yield self._event(at, visit, "view", product)
             at += timedelta(seconds=random.uniform(4, 70))
-            if random.random() < 0.11:
+            if random.random() < 0.06:
                 cart.append(product)
                 yield self._event(at, visit, "cart", product)
                 at += timedelta(seconds=random.uniform(2, 20))
-        if cart and random.random() < 0.34:
+        if cart and random.random() < 0.3:
             for product in cart:
                 yield self._event(at, visit, "purchase", product)
 

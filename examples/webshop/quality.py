@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
 from perago import WorkspaceSpec, require_dir, task
-from webshop.charts import blocks
+from webshop.charts import towers
 from webshop.clean import CleanResult
 from webshop.ingest import IngestResult
-from webshop.page import Numbers, render
+from webshop.page import Numbers, euros, render
 
 _MOST_REJECTED = 0.02
 
@@ -35,8 +35,8 @@ class QualityResult(BaseModel):
     checks: dict[str, bool] = Field(description="What was checked, and whether it holds.")
     orders: int = Field(description="Visits that bought something.")
     revenue_cents: int = Field(description="What they paid.")
-    revenue_by_hour: str = Field(description="The same over the day, as a line of blocks.")
     page: Path = Field(description="The report.")
+    chart: list[str] = Field(description="Revenue by hour, for a terminal.")
 
 
 @task(
@@ -75,8 +75,8 @@ def quality_report(workspace: Path, params: QualityParams) -> QualityResult:
         checks=numbers.checks,
         orders=numbers.with_purchase,
         revenue_cents=revenue.total(),
-        revenue_by_hour=blocks(numbers.revenue_by_hour),
         page=page,
+        chart=chart(numbers.revenue_by_hour),
     )
 
 
@@ -102,6 +102,13 @@ def check(
         "no hour is without events": {row["hour"] for row in hourly} == set(range(24)),
         "the funnel narrows in every country": all(narrows),
     }
+
+
+def chart(revenue_by_hour: list[int]) -> list[str]:
+    """Revenue by hour in characters, with what the highest bar stands for."""
+    hours = " ".join(f"{hour:02}" for hour in range(24))
+    most = f"revenue by hour (UTC); the highest bar is {euros(max(revenue_by_hour))}"
+    return [most, *towers(revenue_by_hour), hours]
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
