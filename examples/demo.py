@@ -150,7 +150,7 @@ class Demo:
             time.sleep(0.5)
         return time.monotonic() - began
 
-    def finish(self, stack: Stack, *, keep: bool) -> None:
+    def finish(self, stack: Stack, workflow_id: str, *, keep: bool) -> None:
         title(f"4. The history of branch {BRANCH}")
         show_history(self.lake)
         title("Where to look next")
@@ -160,13 +160,16 @@ class Demo:
         say("   docs/transaction.md     what was just shown, and where it ends")
         say("   docs/spark-tasks.md     what a Spark task does with its branch")
         if not keep:
-            say("   make demo ROWS=1_000_000, or examples/demo.py --keep to look into the servers")
+            say("   make demo ROWS=1_000_000, or .venv/bin/python examples/demo.py --keep")
             return
         endpoints, folder = stack.detach(), stack.data_dir
-        say(f"   LakeFS     {endpoints.lakefs.endpoint}/repositories/webshop/commits")
-        say(f"   Conductor  {endpoints.conductor.server_url}/workflow/…")
-        say(f"   the servers go on running; credentials: perago dev env  --data-dir {folder}")
-        say(f"   end them, and remove their data:        perago dev down --data-dir {folder}")
+        say()
+        say("   The servers go on running. Both are built without web pages; these are their APIs:")
+        say(f"   LakeFS     {endpoints.lakefs.endpoint}/api/v1/repositories/webshop")
+        say(f"   Conductor  {endpoints.conductor.server_url}/workflow/{workflow_id}")
+        say("   Their credentials, and how to end them and remove their data:")
+        say(f"   .venv/bin/perago dev env  --data-dir {folder}")
+        say(f"   .venv/bin/perago dev down --data-dir {folder}")
 
 
 def main() -> int:
@@ -189,12 +192,12 @@ def play(rows: int, out: Path, *, keep: bool) -> None:
     began = time.monotonic()
     title("Servers")
     say("   LakeFS, Conductor and Spark (built and fetched the first time, which takes minutes)")
-    kept = tempfile.mkdtemp(prefix="perago-demo-servers-") if keep else None
+    kept = Path(tempfile.mkdtemp(prefix="perago-demo-servers-")) if keep else None
     with (
         tempfile.TemporaryDirectory(prefix="perago-demo-") as folder,
         # One Spark for both workers: it starts next to Conductor, which takes longer, and
         # outlives the worker that is killed.
-        Stack.up(Path(kept or folder, "stack"), ephemeral=True) as stack,
+        Stack.up(kept or Path(folder, "stack"), ephemeral=True) as stack,
         Gate(stack.endpoints.conductor.server_url) as gate,
     ):
         say(f"   up after {time.monotonic() - began:.0f} s")
@@ -206,7 +209,7 @@ def play(rows: int, out: Path, *, keep: bool) -> None:
         direct = stack.endpoints.conductor.server_url
         with Worker(stack.endpoints, Path(folder), "worker-2", direct) as worker:
             demo.recover(workflow_id, worker, gate.stopped)
-        demo.finish(stack, keep=keep)
+        demo.finish(stack, workflow_id, keep=keep)
     say()
     say(f"done in {time.monotonic() - began:.0f} s")
 
