@@ -140,6 +140,11 @@ class ConductorAttempts:
         ]
         self._update(result, f"complete task {claim.attempt.task_id}")
 
+    def log(self, task_id: str, text: str) -> None:
+        """Add an entry to a task's log; it changes nothing else of the task."""
+        with translated(f"add to the log of task {task_id}"):
+            self._api.log(text, task_id, _request_timeout=self._timeout)
+
     def hand_back(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,10 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     if (adopted := steps.adopt(pinned)) is not None:
         return adopted
     ports = _spark_ports(steps)
-    with ports.sessions.open(steps.execution, pinned.workspace, spec.prefix) as session:
+    with ExitStack() as closing:
+        with phases("session"):
+            opening = ports.sessions.open(steps.execution, pinned.workspace, spec.prefix)
+            session = closing.enter_context(opening)
         with phases("pre_guardrails"):
             view = session.workspace(pinned.workspace.ref)
             check_guardrails(spec.check_pre, view, PreGuardrailViolation)

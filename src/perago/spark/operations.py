@@ -15,6 +15,18 @@ _PAUSE_SECONDS = 0.2
 _GONE = ("INVALID_HANDLE", "OPERATION_NOT_FOUND", "OPERATION_ABANDONED", "OPERATION_CANCELED")
 
 
+def end_operations(session: Any, seconds: float) -> int:
+    """Interrupt whatever runs in a session and wait for the end of it all; how much ran."""
+    deadline = time.monotonic() + seconds
+    seen: set[str] = set()
+    # A client with threads of its own may start one operation while another is ended.
+    while begun := set(session.interruptAll()) - seen:
+        seen |= begun
+        for operation_id in begun:
+            await_end(session, operation_id, deadline)
+    return len(seen)
+
+
 def await_end(session: Any, operation_id: str, deadline: float) -> None:
     """Return when an operation is over; ``TimeoutError`` when it is not by ``deadline``."""
     while not _is_over(session.client, operation_id, deadline):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
+from perago.spark.operations import end_operations
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,8 @@ _NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
 # The client's own policy would wait for ten minutes for a server that died.
 _TRIES = 8
 _LONGEST_PAUSE_MS = 4000
+# Within what a supervisor waits for an interruption as a whole.
+_END_SECONDS = 20.0
 _NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
 
 
@@ -84,6 +88,14 @@ def close_session(session: Any) -> None:
         forget(session)
 
 
+def end_session(session: Any) -> None:
+    """End what runs in a session, and the session, as well as that can be done; never raises."""
+    with suppress(Exception):
+        end_operations(session, _END_SECONDS)
+    with suppress(Exception):
+        close_session(session)
+
+
 def forget(session: Any) -> None:
     """Leave nothing to do for the garbage collector."""
     session.client.close = _nothing
@@ -117,7 +129,8 @@ def interrupt(remote: str, execution_id: str) -> int:
     session: Any = SparkSession.builder.remote(session_remote(remote, execution_id)).create()
     try:
         _bound_retries(session)
-        ended = len(session.interruptAll())
+        # In this order: the server stumbles over a session whose operations have not ended yet.
+        ended = end_operations(session, _END_SECONDS)
         session.client.release_session()
     except SparkConnectException as error:
         if any(sign in str(error) for sign in _NO_SESSION):

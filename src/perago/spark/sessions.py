@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
-from perago.spark.operations import await_end
-from perago.spark.session import close_session
+from perago.spark.operations import end_operations
+from perago.spark.session import end_session
 from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import ObjectStore, listing_prefix, project
 
@@ -40,22 +39,12 @@ class ConnectSession:
         )
 
     def settle(self) -> int:
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        seen: set[str] = set()
-        with _translated("end the work of this execution"):
-            # A body with threads of its own may start one operation while another is ended.
-            while begun := set(self.session.interruptAll()) - seen:
-                seen |= begun
-                for operation_id in begun:
-                    await_end(self.session, operation_id, deadline)
-        return len(seen)
+        with translated("end the work of this execution"):
+            return end_operations(self.session, _SETTLE_SECONDS)
 
     def close(self) -> None:
         """End what runs and the session; the server forgets both also without us."""
-        with suppress(Exception):
-            self.session.interruptAll()
-        with suppress(Exception):
-            close_session(self.session)
+        end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:
         listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))
@@ -76,7 +65,7 @@ class ConnectSessions:
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
     ) -> Iterator[ConnectSession]:
-        with _translated("open a session"):
+        with translated("open a session"):
             session = self.open_session(execution.id)
         opened = ConnectSession(session, self.store, workspace.repository, prefix)
         try:
@@ -86,10 +75,12 @@ class ConnectSessions:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def translated(what: str) -> Iterator[None]:
     """Spark's errors as ours; they are made of several libraries' and share no base."""
     try:
         yield
+    except PeragoError:
+        raise
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0]
         raise BackendUnavailableError(

@@ -48,6 +48,8 @@ class ForeignSpark:
     """Somebody else's Connect server."""
 
     remote: SecretStr
+    # Nobody can say where its functions run.
+    runs_here = False
 
     def described(self) -> dict[str, str]:
         """For the log."""
@@ -61,6 +63,11 @@ class OwnSpark:
     connect: ConnectSettings
     # What the user has set, without what Perago adds.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether its functions run on this machine, with this machine's folders."""
+        return self.connect.is_local
 
     def described(self) -> dict[str, str]:
         """For the log: what was resolved, with secrets masked."""

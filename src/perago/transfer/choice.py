@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.partition import Load
 from perago.transfer.port import Fetched, Plan, Source, TransferEngine
-
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +19,9 @@ class Threshold:
 
     objects: int
     size: int
+
+    def __bool__(self) -> bool:
+        return self.objects > 0 or self.size > 0
 
     def reached_by(self, load: Load) -> bool:
         return (0 < self.objects <= load.objects) or (0 < self.size <= load.size)
@@ -62,13 +62,3 @@ def _drained(items: list[RemoteObject]) -> Iterator[RemoteObject]:
     items.reverse()
     while items:
         yield items.pop()
-
-
-def sees_workspaces(*, remote: str, master: str, shared: bool) -> bool:
-    """Whether Spark's workers have the folder of the workspaces.
-
-    They do in local mode behind a server on this machine; elsewhere only if somebody says so.
-    """
-    if shared:
-        return True
-    return urlsplit(remote).hostname in _LOOPBACK and master.partition("[")[0] == "local"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from perago.spark.s3a import LakeFSGateway
 from perago.spark.sessions import ConnectSessions, OpenSession
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import Guardrail, check_folder, check_spark
-from perago.transfer.choice import ChosenBySize, Threshold, sees_workspaces
+from perago.transfer.choice import ChosenBySize, Threshold
 from perago.transfer.engine import Engine
 from perago.transfer.port import TransferEngine
 from perago.transfer.workspaces import LocalWorkspaces
@@ -90,11 +90,12 @@ def build_ports(
     supervise: Callable[[Attempts], Attempts] = lambda attempts: attempts,
     with_lakefs: bool = True,
     open_spark: OpenSession | None = None,
-    access: SparkAccess | None = None,
+    transfer_session: Callable[[], Any] | None = None,
 ) -> Ports:
     """Everything outside that an attempt touches; without LakeFS for workspace-free tasks.
 
-    ``open_spark`` opens the Spark session of an execution, for Spark tasks.
+    ``open_spark`` opens the Spark session of an execution, for Spark tasks;
+    ``transfer_session`` gives the one that moves large workspaces, where Spark sees them.
     """
     attempts = supervise(ConductorAttempts(conductor_connection(settings)))
     clock, policy = SystemClock(), build_policy(settings)
@@ -103,7 +104,7 @@ def build_ports(
         return Ports(none, attempts, none, clock, events, policy)
     lakefs = lakefs_connection(settings)
     objects = LakeFSObjects(lakefs)
-    engine = build_engine(settings, lakefs, objects, events, access)
+    engine = build_engine(settings, lakefs, objects, events, transfer_session)
     workspaces = LocalWorkspaces(settings.workspace_root, engine)
     spark = SparkPorts(ConnectSessions(objects, open_spark), objects) if open_spark else None
     return Ports(LakeFSControl(lakefs), attempts, workspaces, clock, events, policy, spark)
@@ -127,36 +128,27 @@ def local_ports(
         yield Ports(lake, attempts, workspaces, clock, events, policy)
 
 
-@dataclass(frozen=True, slots=True)
-class SparkAccess:
-    """A way to an execution's Spark session, and what is known of the cluster behind it."""
-
-    session: Callable[[], Any]
-    remote: str
-    # As the server was started with; empty for a server of somebody else.
-    master: str = ""
-
-
 def build_engine(
     settings: Settings,
     lakefs: LakeFSConnection,
     store: LakeFSObjects,
     events: EventSink,
-    spark: SparkAccess | None = None,
+    session: Callable[[], Any] | None = None,
 ) -> TransferEngine:
-    """What moves objects: this process, and Spark for what is large where it can."""
+    """What moves objects: this process, and with a session Spark for what is large."""
     here = Engine(store, threads=settings.transfer_threads)
-    shared = settings.workspace_root_shared
-    if spark is None or not sees_workspaces(
-        remote=spark.remote, master=spark.master, shared=shared
-    ):
+    if session is None:
         return here
     # Only now: a worker without Spark need not load it.
     from perago.spark.engine import SparkEngine
 
-    there = SparkEngine(store, StoreShipment(lakefs), spark.session, events)
-    threshold = Threshold(settings.spark_min_objects, settings.spark_min_bytes)
-    return ChosenBySize(here, there, threshold)
+    there = SparkEngine(store, StoreShipment(lakefs), session, events)
+    return ChosenBySize(here, there, spark_threshold(settings))
+
+
+def spark_threshold(settings: Settings) -> Threshold:
+    """From where on Spark moves a workspace."""
+    return Threshold(settings.spark_min_objects, settings.spark_min_bytes)
 
 
 class _NotConfigured:

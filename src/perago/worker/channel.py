@@ -34,8 +34,6 @@ class Assignment(_Message):
     task: str
     execution: Execution
     payload: dict[str, Any]
-    # Where a Spark task connects to. It carries a token, so it travels on this line only.
-    spark_remote: str | None = Field(default=None, repr=False)
 
 
 class Told(_Message):
@@ -62,6 +60,22 @@ class Answer(_Message):
     why: str = ""
 
 
+class WantSpark(_Message):
+    """Executor: this attempt needs Spark; where is it?"""
+
+    kind: Literal["want_spark"] = "want_spark"
+
+
+class SparkAt(_Message):
+    """Supervisor: there, or nowhere and why."""
+
+    kind: Literal["spark_at"] = "spark_at"
+    # It carries a token, so it travels on this line only.
+    remote: str | None = Field(default=None, repr=False)
+    why: str = ""
+    hint: str = ""
+
+
 class Finished(_Message):
     """Executor: this is how it ended."""
 
@@ -69,7 +83,7 @@ class Finished(_Message):
     outcome: Completed | Failed
 
 
-Message = Ready | Assignment | Told | MayI | Answer | Finished
+Message = Ready | Assignment | Told | MayI | Answer | WantSpark | SparkAt | Finished
 _messages: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 

@@ -14,21 +14,15 @@ import queue
 import signal
 import socket
 import sys
-import tempfile
 import threading
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from perago.errors import ConfigurationError, StaleAttemptError
+from perago.errors import StaleAttemptError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim
 from perago.protocol.ports import Attempts
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
-from perago.spark.artifacts import build_artifacts
-from perago.spark.session import open_session
 from perago.tasks.discover import load_tasks
 from perago.worker.bootstrap import build_job, build_ports
 from perago.worker.channel import (
@@ -39,11 +33,16 @@ from perago.worker.channel import (
     Finished,
     MayI,
     Ready,
+    SparkAt,
     Told,
+    WantSpark,
 )
 from perago.worker.logs import configure_logs
+from perago.worker.spark_client import SparkClient
 
 _ANSWER_SECONDS = 10.0
+# The supervisor bounds the start of a server itself, and says so in time.
+_SPARK_SECONDS = 300.0
 
 
 class Line:
@@ -53,6 +52,7 @@ class Line:
         self._channel = channel
         self.assignments: queue.Queue[Assignment] = queue.Queue()
         self._answers: queue.Queue[Answer] = queue.Queue()
+        self._spark: queue.Queue[SparkAt] = queue.Queue()
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def tell(self, event: PhaseEvent) -> None:
@@ -75,6 +75,14 @@ class Line:
         if not answer.go:
             raise StaleAttemptError(f"the supervisor stopped this attempt: {answer.why}")
 
+    def find_spark(self) -> SparkAt:
+        """Ask the supervisor where Spark is; it starts one if there is none."""
+        try:
+            self._channel.send(WantSpark())
+            return self._spark.get(timeout=_SPARK_SECONDS)
+        except (ChannelClosedError, queue.Empty):
+            raise StaleAttemptError("the supervisor of this executor is gone") from None
+
     def _read(self) -> None:
         try:
             while True:
@@ -83,6 +91,8 @@ class Line:
                     self.assignments.put(message)
                 elif isinstance(message, Answer):
                     self._answers.put(message)
+                elif isinstance(message, SparkAt):
+                    self._spark.put(message)
         except ChannelClosedError:
             os.killpg(0, signal.SIGKILL)
 
@@ -105,33 +115,15 @@ class SupervisedAttempts:
         return self._attempts.has_ended_before(workflow_instance_id)
 
 
-class AssignedSpark:
-    """Opens the session of the attempt at hand, where its assignment says that Spark is."""
-
-    def __init__(self, targets: Sequence[str]) -> None:
-        self._targets = targets
-        self.remote: str | None = None
-
-    def open(self, execution_id: str) -> Any:
-        if self.remote is None:
-            raise ConfigurationError("the supervisor gave this attempt no Spark")
-        # What is shipped from there is on the server when the session is open.
-        with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
-            return open_session(
-                self.remote,
-                execution_id,
-                artifacts=lambda: build_artifacts(self._targets, Path(folder)),
-            )
-
-
-def main(descriptor: int, targets: list[str]) -> None:
+def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     """Serve assignments until the supervisor hangs up."""
     os.set_inheritable(descriptor, False)
     # A terminal's Ctrl-C and a service manager's SIGTERM are the supervisor's to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=descriptor))
     jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
-    line, spark = Line(channel), AssignedSpark(targets)
+    line = Line(channel)
+    spark = SparkClient(line.find_spark, targets)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     settings = load_settings()
     configure_logs(settings)
@@ -141,17 +133,17 @@ def main(descriptor: int, targets: list[str]) -> None:
         supervise=lambda attempts: SupervisedAttempts(attempts, line),
         with_lakefs=needs_lakefs,
         open_spark=spark.open,
+        transfer_session=spark.session if moves_on_spark else None,
     )
     channel.send(Ready())
     while True:
         assignment = line.assignments.get()
-        spark.remote = assignment.spark_remote
-        outcome = run_attempt(
-            jobs[assignment.task], assignment.execution, assignment.payload, ports
-        )
+        job, execution = jobs[assignment.task], assignment.execution
+        with spark.attempt(execution):
+            outcome = run_attempt(job, execution, assignment.payload, ports)
         channel.send(Finished(outcome=outcome))
 
 
 if __name__ == "__main__":
     with contextlib.suppress(ChannelClosedError):
-        main(int(sys.argv[1]), sys.argv[2:])
+        main(int(sys.argv[1]), sys.argv[3:], moves_on_spark=sys.argv[2] == "spark")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -25,8 +26,9 @@ from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.logs import log_phase
 from perago.worker.metrics import WorkerMetrics
+from perago.worker.progress import Progress, event_line
 from perago.worker.report import Delivered, hand_back, report
-from perago.worker.spark_runtime import SparkRuntime, is_spark_task
+from perago.worker.spark_runtime import SparkRuntime
 
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
@@ -52,8 +54,10 @@ class Office:
     root: Path
     domain: str | None
     metrics: WorkerMetrics
-    # None when no task of this worker is a Spark task.
+    # None when this worker uses no Spark.
     spark: SparkRuntime | None = None
+    # Whether it also moves the large workspaces of file tasks.
+    moves_on_spark: bool = False
     lost: threading.Event = field(default_factory=threading.Event)
     _busy: int = 0
     _counting: threading.Lock = field(default_factory=threading.Lock)
@@ -89,6 +93,10 @@ class Office:
         log_phase(event)
         self.metrics.observe(task, event)
 
+    def progress(self, delivery: Delivery) -> Progress:
+        """Where a running attempt's partitions are told."""
+        return Progress(partial(self.pulse.log, delivery.claim.attempt.task_id))
+
     def settle(
         self,
         delivery: Delivery,
@@ -116,23 +124,21 @@ class Office:
         self.metrics.handed_back(delivery.task_type)
         _log.info("attempt_handed_back", delivered=given.value)
 
-    def spark_remote(self, definition: TaskDefinition, give_up: Callable[[], bool]) -> str | None:
-        """Where an attempt of a Spark task connects to; the first one starts the server."""
-        if self.spark is None or not is_spark_task(definition):
-            return None
-        return self.spark.remote(give_up)
+    def spark_remote(self, give_up: Callable[[], bool]) -> str | None:
+        """Where an attempt connects to; the first one starts the server."""
+        return self.spark.remote(give_up) if self.spark is not None else None
 
     def clear(
         self,
         execution: Execution,
-        definition: TaskDefinition,
         delivery: Delivery,
         *,
+        used_spark: bool,
         evidence: bool,
     ) -> None:
         """End what a dead or stopped executor began on Spark, and remove what it left."""
-        if self.spark is not None and is_spark_task(definition):
-            # First of all: it may still be writing to the staging branch.
+        if self.spark is not None and used_spark:
+            # First of all: it may still be writing to the staging branch or the folder.
             self.spark.interrupt(execution.id)
         clear(self.root, execution)
         workspace = delivery.payload.get("workspace")
@@ -177,12 +183,9 @@ class Office:
 
 def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
     """What the Conductor task log keeps of an attempt: its phases and, if it failed, why."""
-    phases = [
-        f"{event.phase} {event.seconds:.3f} s"
-        + "".join(f" {key}={value}" for key, value in event.details.items())
-        for event in events
-        if event.seconds is not None
-    ]
+    timed = (event for event in events if event.seconds is not None)
+    # Partitions were told while the attempt ran.
+    phases = [event_line(event) for event in timed if event.action != "partition_done"]
     lines = ["\n".join(phases)] if phases else []
     if isinstance(outcome, Failed):
         lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)

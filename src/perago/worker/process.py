@@ -22,11 +22,15 @@ _LAST_BREATH_SECONDS = 2.0
 class ExecutorProcess:
     """Starts an executor in a process group of its own, and ends that whole group."""
 
-    def __init__(self, targets: Sequence[str]) -> None:
+    def __init__(self, targets: Sequence[str], *, moves_on_spark: bool = False) -> None:
         ours, theirs = socket.socketpair()
+        engine = "spark" if moves_on_spark else "alone"
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "perago.worker.executor", str(theirs.fileno()), *targets],
+                [
+                    *(sys.executable, "-m", "perago.worker.executor"),
+                    *(str(theirs.fileno()), engine, *targets),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

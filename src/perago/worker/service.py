@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,20 +9,20 @@ from dataclasses import replace
 import structlog
 
 from perago.conductor.client import ConductorAttempts
-from perago.errors import ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.settings import Settings, load_settings
-from perago.spark.settings import ForeignSpark, OwnSpark, SparkOptions, resolve_spark
+from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.discover import load_tasks
 from perago.transfer.sweep import Fate, sweep
-from perago.worker.bootstrap import conductor_connection, lakefs_connection, lakefs_gateway
+from perago.worker.bootstrap import conductor_connection, lakefs_connection
 from perago.worker.health import HealthServer
 from perago.worker.logs import configure_logs
 from perago.worker.metrics import WorkerMetrics
 from perago.worker.office import Office
 from perago.worker.preflight import preflight
-from perago.worker.spark_runtime import is_spark_task, open_runtime
+from perago.worker.spark_choice import choose_spark
+from perago.worker.spark_runtime import open_runtime
 from perago.worker.supervisor import Supervisor
 
 _PULSE_TIMEOUT = 10.0
@@ -42,15 +41,17 @@ def serve(
     settings = load_settings()
     configure_logs(settings)
     definitions = load_tasks(targets)
-    spark = _resolve_spark(settings, definitions, spark_options)
-    for warning in preflight(definitions, settings, register=register, spark=spark):
+    chosen = choose_spark(settings, definitions, spark_options)
+    checked = chosen.spark if chosen is not None and chosen.is_checked_at_start else None
+    for warning in preflight(definitions, settings, register=register, spark=checked):
         _log.warning("preflight", warning=warning)
     _sweep(settings)
     with ExitStack() as closing:
         office = _open_office(settings, definitions, domain, closing)
-        if spark is not None:
-            _log.info("spark_resolved", **spark.described())
-            office.spark = open_runtime(spark)
+        if chosen is not None:
+            _log.info("spark_resolved", **chosen.spark.described())
+            office.spark = open_runtime(chosen.spark)
+            office.moves_on_spark = chosen.moves_workspaces
             closing.callback(office.spark.close)
         supervisor = Supervisor(
             office,
@@ -63,20 +64,6 @@ def serve(
             HealthServer.from_settings(settings, office.metrics, lambda: supervisor.is_ready)
         )
         return supervisor.run()
-
-
-def _resolve_spark(
-    settings: Settings, definitions: Sequence[TaskDefinition], options: SparkOptions
-) -> ForeignSpark | OwnSpark | None:
-    """The Spark this worker uses; None when none of its tasks needs one."""
-    if not any(is_spark_task(definition) for definition in definitions):
-        if options.given:
-            raise ConfigurationError(
-                f"{', '.join(options.given)}: none of these tasks is a Spark task",
-                hint="Leave the options out.",
-            )
-        return None
-    return resolve_spark(settings, lakefs_gateway(settings), options, os.environ)
 
 
 def _open_office(

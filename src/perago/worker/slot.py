@@ -15,10 +15,19 @@ from perago.protocol.identity import Execution
 from perago.protocol.outcome import Outcome, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
-from perago.worker.channel import Assignment, ChannelClosedError, Finished, MayI, Told
+from perago.worker.channel import (
+    Assignment,
+    ChannelClosedError,
+    Finished,
+    MayI,
+    SparkAt,
+    Told,
+    WantSpark,
+)
 from perago.worker.logs import attempt_logs
 from perago.worker.office import Office, Stopped
 from perago.worker.process import ExecutorProcess
+from perago.worker.progress import Progress
 from perago.worker.watch import Stops, Watched, pause_after
 
 _POLL_MS = 1000
@@ -72,7 +81,7 @@ class Slot:
             self._office.metrics.executor_restarted()
         if self._stops.draining.wait(pause_after(self._deaths)):
             return None
-        executor = ExecutorProcess(self._targets)
+        executor = ExecutorProcess(self._targets, moves_on_spark=self._office.moves_on_spark)
         try:
             while not executor.is_ready(_TICK_SECONDS):
                 if self._stops.draining.is_set():
@@ -126,49 +135,31 @@ class Slot:
             _log.info("attempt_claimed", slot=self._number)
             with self._office.heartbeat(delivery, definition) as heartbeat:
                 self.running = running = Watched(execution, definition, heartbeat)
-                ending = self._supervise(executor, running, delivery)
+                progress = self._office.progress(delivery)
+                ending = self._watch(executor, running, delivery, progress)
+                progress.flush()
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._office.settle(delivery, definition, running.events, ending)
             self.running = None
 
-    def _supervise(
-        self, executor: ExecutorProcess, running: Watched, delivery: Delivery
-    ) -> Outcome | Stopped:
-        """Give one attempt what it needs, then watch it."""
-        try:
-            remote = self._office.spark_remote(
-                running.definition, lambda: running.reason_to_stop(self._stops) is not None
-            )
-        except BackendError as error:
-            return failure_of(error)
-        if (reason := running.reason_to_stop(self._stops)) is not None:
-            return self._stop(executor, running, delivery, reason)
-        return self._watch(executor, running, delivery, remote)
-
     def _watch(
-        self,
-        executor: ExecutorProcess,
-        running: Watched,
-        delivery: Delivery,
-        spark_remote: str | None,
+        self, executor: ExecutorProcess, running: Watched, delivery: Delivery, progress: Progress
     ) -> Outcome | Stopped:
         """Watch one attempt until it has an outcome or must be stopped."""
         name, channel = running.definition.name, executor.channel
+        assignment = Assignment(task=name, execution=running.execution, payload=delivery.payload)
         try:
-            channel.send(
-                Assignment(
-                    task=name,
-                    execution=running.execution,
-                    payload=delivery.payload,
-                    spark_remote=spark_remote,
-                )
-            )
+            channel.send(assignment)
             while True:
                 message = channel.receive(_TICK_SECONDS)
                 if isinstance(message, Told):
-                    self._office.observe(name, running.note(message))
+                    event = running.note(message)
+                    self._office.observe(name, event)
+                    progress.note(event)
                 elif isinstance(message, MayI):
                     channel.send(running.answer(self._stops))
+                elif isinstance(message, WantSpark):
+                    channel.send(self._find_spark(running))
                 elif isinstance(message, Finished):
                     self._deaths = 0
                     return message.outcome
@@ -179,6 +170,17 @@ class Slot:
                     return self._stop(executor, running, delivery, reason)
         except ChannelClosedError:
             return self._bury(executor, running, delivery)
+
+    def _find_spark(self, running: Watched) -> SparkAt:
+        """Where Spark is. The first who asks starts it, which takes a while."""
+        running.uses_spark = True
+        try:
+            remote = self._office.spark_remote(
+                lambda: running.reason_to_stop(self._stops) is not None
+            )
+        except BackendError as error:
+            return SparkAt(why=str(error), hint=error.hint)
+        return SparkAt(remote=remote, why="" if remote else "the worker gives it none")
 
     def _stop(
         self,
@@ -201,5 +203,9 @@ class Slot:
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 
     def _clear(self, running: Watched, delivery: Delivery) -> None:
-        evidence = running.publishing_since is not None
-        self._office.clear(running.execution, running.definition, delivery, evidence=evidence)
+        self._office.clear(
+            running.execution,
+            delivery,
+            used_spark=running.uses_spark,
+            evidence=running.publishing_since is not None,
+        )

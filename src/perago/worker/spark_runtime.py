@@ -26,7 +26,6 @@ from perago.hosting.server import log_path
 from perago.spark import child
 from perago.spark.server import ConnectServer, ConnectSettings
 from perago.spark.settings import ForeignSpark, OwnSpark
-from perago.tasks.definition import TaskDefinition
 
 _TICK_SECONDS = 0.2
 _LONGEST_PAUSE = 30.0
@@ -34,11 +33,6 @@ _LONGEST_PAUSE = 30.0
 _GOOD_LIFE_SECONDS = 120.0
 _INTERRUPT_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
-
-
-def is_spark_task(definition: TaskDefinition) -> bool:
-    """Whether a task's attempts need a Spark."""
-    return definition.kind == "spark"
 
 
 class SparkRuntime(Protocol):

@@ -52,6 +52,7 @@ class Watched:
     events: list[PhaseEvent] = field(default_factory=list)
     publishing_since: float | None = None
     body_deadline: float | None = None
+    uses_spark: bool = False
 
     def note(self, told: Told) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""

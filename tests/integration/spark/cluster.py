@@ -37,7 +37,7 @@ class StandaloneCluster:
     folder: Path
     python: Path
     port: int
-    master: subprocess.Popen[bytes]
+    leash: Leash
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -61,46 +61,48 @@ class StandaloneCluster:
         }
         return {"PERAGO_SPARK_MASTER": self.url, "PYSPARK_PYTHON": str(self.python), **conf}
 
-    def executor_pids(self) -> list[int]:
-        """The JVMs that run tasks, below the worker processes."""
-        pids = []
-        for worker in self.workers:
-            if identity := ProcessId.of(worker.pid):
-                pids += [child.pid for child in identity.descendants()]
-        return pids
+    def start_worker(self) -> None:
+        """Start one more worker of one core, with bounded memory, and wait until it is known."""
+        name = f"worker-{len(self.workers)}"
+        port = ports.choose([name], {})[name]
+        arguments = ["--host", ports.LOOPBACK, "--port", str(port), "--webui-port", "0"]
+        arguments += ["--cores", "1", "--memory", "600m"]
+        arguments += ["--work-dir", str(self.folder / name), self.url]
+        worker = _start(self.leash, self.folder, name, "deploy.worker.Worker", arguments)
+        self.workers.append(worker)
+        log, known = self.folder / "master.log", len(self.workers)
+        until(
+            lambda: log.read_text().count("Registering worker") >= known,
+            "the worker to register",
+            _START_SECONDS,
+        )
+
+    def busy_workers(self) -> list[subprocess.Popen[bytes]]:
+        """The workers that have an executor."""
+        return [
+            worker
+            for worker in self.workers
+            if (identity := ProcessId.of(worker.pid)) and identity.descendants()
+        ]
 
 
 @contextlib.contextmanager
 def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[StandaloneCluster]:
-    """Start a cluster of one-core workers with bounded memory, and end it with the block."""
+    """Start a cluster of one-core workers, and end it with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = ports.choose(["master", *(f"worker-{n}" for n in range(workers))], {})
+    port = ports.choose(["master"], {})["master"]
     leash = Leash(folder / "watchdog.log")
-    started: list[subprocess.Popen[bytes]] = []
+    cluster = StandaloneCluster(folder, plain_python(folder / "python"), port, leash)
+    master: subprocess.Popen[bytes] | None = None
     try:
-        python = plain_python(folder / "python")
-        port = chosen["master"]
         arguments = ["--host", ports.LOOPBACK, "--port", str(port), "--webui-port", "0"]
         master = _start(leash, folder, "master", "deploy.master.Master", arguments)
-        started.append(master)
         until(lambda: listens(port), "the master to listen", _START_SECONDS)
-        cluster = StandaloneCluster(folder, python, port, master)
-        for number in range(workers):
-            name = f"worker-{number}"
-            arguments = ["--host", ports.LOOPBACK, "--port", str(chosen[name])]
-            arguments += ["--webui-port", "0", "--cores", "1", "--memory", "600m"]
-            arguments += ["--work-dir", str(folder / name), cluster.url]
-            worker = _start(leash, folder, name, "deploy.worker.Worker", arguments)
-            started.append(worker)
-            cluster.workers.append(worker)
-        log = folder / "master.log"
-        until(
-            lambda: log.read_text().count("Registering worker") >= workers,
-            "the workers to register",
-            _START_SECONDS,
-        )
+        for _ in range(workers):
+            cluster.start_worker()
         yield cluster
     finally:
+        started = [child for child in (master, *cluster.workers) if child is not None]
         end([identity for child in started if (identity := ProcessId.of(child.pid))])
         for child in started:
             child.wait(10)

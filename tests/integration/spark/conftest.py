@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from integration.spark.cluster import StandaloneCluster, standalone_cluster
+from integration.spark_tasks import world as spark_tasks
+from integration.spark_tasks.world import SparkWorld
 from integration.worker.conftest import site
 from integration.worker.harness import Site
 from perago import dev
@@ -29,8 +30,9 @@ def gateway(endpoints: dev.Endpoints) -> LakeFSGateway:
 
 @pytest.fixture
 def spark_site(site: Site) -> Site:
-    """Workers whose tasks are Spark tasks."""
-    site.targets, site.home = ("spark_bodies",), Path(__file__).parent
+    """Workers with Spark tasks and a file task, on a repository with a table."""
+    site.world = SparkWorld(site.servers, site.root)
+    site.targets, site.home = ("spark_bodies",), spark_tasks.HERE
     return site
 
 
@@ -51,6 +53,16 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
             return server
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def cluster_remote(
+    cluster: StandaloneCluster, serve: Serve, gateway: LakeFSGateway
+) -> Iterator[str]:
+    """A Connect server on the cluster; it has all of its cores while the module's tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        yield serve(ConnectSettings("cluster", gateway, cluster.url, cluster.conf)).remote
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,7 @@ import pytest
 
 from acceptance.world import World
 from integration.spark.cluster import StandaloneCluster
-from integration.spark.conftest import Serve
 from perago.spark.artifacts import build_artifacts
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
 from perago.spark.session import close_session, open_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
@@ -30,22 +27,15 @@ def in_euro(cents):
 """
 
 
-@pytest.fixture(scope="module")
-def remote(cluster: StandaloneCluster, serve: Serve, gateway: LakeFSGateway) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
-        yield serve(ConnectSettings("cluster", gateway, cluster.url, cluster.conf)).remote
-
-
 @pytest.fixture
-def session(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def session(cluster_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A session of a worker that was started with the author's module."""
     (tmp_path / "author_of_test.py").write_text(AUTHOR)
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("author_of_test")
     monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
     opened = open_session(
-        remote,
+        cluster_remote,
         uuid.uuid4().hex,
         artifacts=lambda: build_artifacts(["author_of_test"], tmp_path),
     )

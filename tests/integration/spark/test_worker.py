@@ -28,10 +28,9 @@ def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with
 ) -> None:
     worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
     assert spark_pids(worker) == []
-    first = spark_site.workflow("w_plain", do="exit-first-time", signs=str(spark_site.signs))
+    first = spark_site.workflow("s_copy", do="die", signs=str(spark_site.signs))
     tasks = spark_site.finish(first, 240)
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
-    spark_site.finish(spark_site.workflow("w_plain"))
     [pid] = spark_pids(worker)
     assert psutil.pid_exists(pid)
     assert worker.stop() == 0
@@ -52,7 +51,7 @@ def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Site)
 
 def test_the_server_ends_when_the_supervisor_is_killed(spark_site: Site) -> None:
     worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
-    spark_site.finish(spark_site.workflow("w_plain"), 240)
+    spark_site.finish(spark_site.workflow("s_copy"), 240)
     [pid] = spark_pids(worker)
     worker.kill()
     until(lambda: not psutil.pid_exists(pid), "the server to end", 30)
@@ -110,7 +109,7 @@ def test_a_foreign_server_with_everything_is_used(
 ) -> None:
     server = serve(ConnectSettings("complete", gateway, "local[1]"))
     worker = spark_site.start(SPARK_REMOTE=server.remote)
-    [task] = spark_site.finish(spark_site.workflow("w_plain"))
+    [task] = spark_site.finish(spark_site.workflow("s_copy"), 120)
     assert task["status"] == "COMPLETED"
     assert spark_pids(worker) == []
     assert worker.stop() == 0

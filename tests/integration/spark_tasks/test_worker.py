@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.spark_tasks.world import EVENTS, SparkWorld
+from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
 from integration.worker.conftest import site
-from integration.worker.harness import Site
+from integration.worker.harness import Site, until
 
 __all__ = ["site"]
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -40,16 +40,39 @@ def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
     world.assert_tidy()
 
 
+def test_a_deadline_and_a_cancelled_workflow_end_the_work_on_spark(
+    site: Site, world: SparkWorld
+) -> None:
+    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
+    worker = site.start(SPARK_REMOTE=world.remote)
+    late = site.finish(site.workflow("s_deadline", signs=str(site.signs)), 240)
+    assert [task["status"] for task in late] == ["FAILED", "COMPLETED"]
+    assert late[0]["reasonForIncompletion"].startswith("BodyTimeoutError")
+    assert late[1]["outputData"]["workspace"]["ref"] == world.ref
+
+    (site.signs / "begun").unlink()
+    cancelled = site.workflow("s_copy", do="wait", signs=str(site.signs))
+    site.await_body()
+    world.operate("DELETE", f"/workflow/{cancelled}")
+    until(lambda: worker.count("attempt_stale"), "the worker to notice", 60)
+    ended = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+    assert [line["operations"] for line in ended] == [1, 1]
+    world.assert_at(world.ref)
+    assert worker.stop() == 0
+
+
 def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
     site: Site, world: SparkWorld
 ) -> None:
-    site.world, site.home, site.targets = world, Path(__file__).parent, ("spark_bodies",)
+    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
-    tasks = site.finish(site.workflow("s_copy", signs=str(site.signs)), 240)
+    tasks = site.finish(site.workflow("s_copy", do="die", signs=str(site.signs)), 240)
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
     assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
     assert world.rows("data/copy") == EVENTS
     # The killed execution's job is ended with it, and its branch is gone.
+    [line] = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+    assert line["operations"] == 1
     assert not [path for path in world.paths() if "slow" in path]
     assert worker.stop() == 0
     world.assert_tidy()

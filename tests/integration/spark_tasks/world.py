@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from perago.spark.session import open_session
 from perago.spark.sessions import ConnectSessions
 from perago.tasks.guardrails import Guardrail, check_spark
 
+HERE = Path(__file__).parent
 Rows = list[dict[str, Any]]
 EVENTS: Rows = [{"id": n, "user": f"u{n % 3}", "amount": n * 10} for n in range(6)]
 SparkBody = Callable[[SparkWorkspace, Params], Any]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,11 @@ class Site:
             "PERAGO_LOG_LEVEL": "debug",
         }
 
-    def start(self, *, slots: int = 1, **environment: str) -> Worker:
+    def start(
+        self, more: Mapping[str, str] | None = None, *, slots: int = 1, **environment: str
+    ) -> Worker:
         """Start a worker and wait until its executors are ready."""
-        worker = Worker(self, slots, {**self.environment(), **environment})
+        worker = Worker(self, slots, {**self.environment(), **(more or {}), **environment})
         self.workers.append(worker)
         started = f"{slots} executors of worker {worker.pid} to start"
         until(lambda: worker.count("executor_started") >= slots or worker.has_ended(), started)

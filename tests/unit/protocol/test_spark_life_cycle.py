@@ -37,6 +37,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
     completed(world.run(world.spark_job(write_b)))
     assert world.phases() == [
         "validate",
+        "session",
         "pre_guardrails",
         "first_fence",
         "branch",

@@ -10,7 +10,7 @@ import pytest
 
 from perago.protocol.workspace import StagingBranch
 from perago.testing import InMemoryLake
-from perago.transfer.choice import ChosenBySize, Threshold, sees_workspaces
+from perago.transfer.choice import ChosenBySize, Threshold
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.plan import SyncPlan, Upload
 from perago.transfer.port import Fetched, Plan, Source
@@ -92,21 +92,3 @@ def test_staging_is_chosen_by_what_changed(uploads: int, deletes: int, is_large:
     taken, other = (large, small) if is_large else (small, large)
     assert taken.staged is plan
     assert other.staged is None
-
-
-@pytest.mark.parametrize(
-    ("remote", "master", "expected"),
-    [
-        ("sc://localhost:1/;token=x", "local[*]", True),
-        ("sc://127.0.0.1:1", "local", True),
-        ("sc://localhost:1", "spark://there:7077", False),
-        ("sc://localhost:1", "local-cluster[2,1,1024]", False),
-        ("sc://spark.example.com:15002", "local[*]", False),
-        ("sc://spark.example.com:15002", "yarn", False),
-    ],
-)
-def test_a_cluster_is_used_only_where_the_root_is_declared_shared(
-    remote: str, master: str, expected: bool
-) -> None:
-    assert sees_workspaces(remote=remote, master=master, shared=False) is expected
-    assert sees_workspaces(remote=remote, master=master, shared=True)

@@ -10,27 +10,21 @@ from perago.lakefs.objects import LakeFSObjects
 from perago.settings import Settings
 from perago.transfer.choice import ChosenBySize, Threshold
 from perago.transfer.engine import Engine
-from perago.worker.bootstrap import SparkAccess, build_engine
+from perago.worker.bootstrap import build_engine
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 STORE = LakeFSObjects(LAKEFS)
-LOCAL = SparkAccess(lambda: pytest.fail("a session was opened"), "sc://localhost:1", "local[*]")
-FOREIGN = SparkAccess(lambda: pytest.fail("a session was opened"), "sc://spark.example.com:1")
 
 
 def test_without_spark_this_process_moves_everything() -> None:
     assert isinstance(build_engine(Settings(), LAKEFS, STORE, lambda _: None), Engine)
 
 
-def test_a_foreign_cluster_moves_nothing_unless_the_root_is_shared() -> None:
-    assert isinstance(build_engine(Settings(), LAKEFS, STORE, lambda _: None, FOREIGN), Engine)
-    shared = Settings(workspace_root_shared=True)
-    assert isinstance(build_engine(shared, LAKEFS, STORE, lambda _: None, FOREIGN), ChosenBySize)
-
-
 def test_the_settings_are_the_threshold_and_no_session_is_opened_before_it_is_needed() -> None:
     settings = Settings(spark_min_objects=7, spark_min_bytes=9, transfer_threads=3)
-    engine = build_engine(settings, LAKEFS, STORE, lambda _: None, LOCAL)
+    engine = build_engine(
+        settings, LAKEFS, STORE, lambda _: None, lambda: pytest.fail("a session was opened")
+    )
     assert isinstance(engine, ChosenBySize)
     assert engine.threshold == Threshold(7, 9)
     assert isinstance(engine.small, Engine)

@@ -1,0 +1,61 @@
+"""An executor's way to Spark: it asks its supervisor where Spark is, and opens sessions there.
+
+Whoever needs Spark asks, and only then: a Spark task for its own session, and the transfer of a
+workspace that turns out to be large.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from perago.errors import BackendUnavailableError
+from perago.protocol.identity import Execution
+from perago.spark.artifacts import build_artifacts
+from perago.spark.session import end_session, open_session
+from perago.spark.sessions import translated
+from perago.worker.channel import SparkAt
+
+
+class SparkClient:
+    """``find`` asks the supervisor. Used by one thread, for one attempt at a time."""
+
+    def __init__(self, find: Callable[[], SparkAt], targets: Sequence[str]) -> None:
+        self._find = find
+        self._targets = targets
+        self._execution_id = ""
+        self._session: Any = None
+
+    def open(self, execution_id: str) -> Any:
+        """A session of an execution's own, with the author's modules on a cluster."""
+        there = self._find()
+        if there.remote is None:
+            raise BackendUnavailableError(there.why, hint=there.hint)
+        # What is shipped from there is on the server when the session is open.
+        with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
+            return open_session(
+                there.remote,
+                execution_id,
+                artifacts=lambda: build_artifacts(self._targets, Path(folder)),
+            )
+
+    def session(self) -> Any:
+        """The session that moves the attempt's workspace: opened when it is needed, then kept."""
+        if self._session is None:
+            with translated("open a session"):
+                self._session = self.open(self._execution_id)
+        return self._session
+
+    @contextmanager
+    def attempt(self, execution: Execution) -> Iterator[None]:
+        """Within the block, sessions are this execution's; at its end they are closed."""
+        self._execution_id = execution.id
+        try:
+            yield
+        finally:
+            if self._session is not None:
+                end_session(self._session)
+                self._session = None

@@ -1,0 +1,66 @@
+"""What of a long transfer is posted to the task log, and when."""
+
+from __future__ import annotations
+
+from perago.errors import BackendUnavailableError
+from perago.protocol.events import PhaseEvent
+from perago.protocol.outcome import Completed
+from perago.worker.office import task_log
+from perago.worker.progress import Progress
+
+
+def partition(number: int) -> PhaseEvent:
+    return PhaseEvent("partition_done", "download", 1.5, {"partition": f"{number}/9"})
+
+
+class Desk:
+    """A clock and a task log."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.posted: list[str] = []
+        self.progress = Progress(self.posted.append, lambda: self.now)
+
+
+def test_partitions_are_posted_together_now_and_then() -> None:
+    desk = Desk()
+    desk.progress.note(partition(1))
+    desk.now = 9.9
+    desk.progress.note(partition(2))
+    assert desk.posted == []
+    desk.now = 10.0
+    desk.progress.note(partition(3))
+    assert desk.posted == [
+        "download 1.500 s partition=1/9; download 1.500 s partition=2/9; "
+        "download 1.500 s partition=3/9"
+    ]
+    desk.progress.note(partition(4))
+    desk.progress.flush()
+    desk.progress.flush()
+    assert desk.posted[1:] == ["download 1.500 s partition=4/9"]
+
+
+def test_nothing_else_is_progress() -> None:
+    desk = Desk()
+    desk.now = 100.0
+    desk.progress.note(PhaseEvent("phase_ended", "download", 2.0))
+    desk.progress.flush()
+    assert desk.posted == []
+
+
+def test_a_conductor_that_does_not_answer_stops_nothing() -> None:
+    def refuse(_: str) -> None:
+        raise BackendUnavailableError("no answer")
+
+    progress = Progress(refuse)
+    progress.note(partition(1))
+    progress.flush()
+
+
+def test_the_last_entry_has_the_phases_alone() -> None:
+    events = [
+        PhaseEvent("phase_started", "download"),
+        partition(1),
+        PhaseEvent("phase_ended", "download", 2.0, {"objects": 3}),
+    ]
+    assert task_log(events, Completed({})) == ["download 2.000 s objects=3"]
