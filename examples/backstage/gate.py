@@ -79,6 +79,9 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection of the worker's, and one to Conductor for it."""
 
     protocol_version = "HTTP/1.1"
+    # An answer in one piece, at once: the gate must not show in the seconds of a phase.
+    wbufsize = -1
+    disable_nagle_algorithm = True
     server: _Server
 
     def setup(self) -> None:
