@@ -18,7 +18,7 @@ $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@touch $(READY)
 
 demo: $(READY)
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/python examples/demo.py $(if $(ROWS),--rows $(ROWS))
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -27,7 +27,8 @@ _MEANINGS = {
     "S3AFileSystem not found": "the jars of S3A (hadoop-aws …) are not on its class path",
     "AccessDenied": "LakeFS refused the credentials of fs.s3a",
     "InvalidAccessKeyId": "LakeFS does not know the access key of fs.s3a",
-    "403": "LakeFS refused the credentials of fs.s3a",
+    # Not the number alone: it is in one of a hundred request ids, and in a bucket's random name.
+    "Status Code: 403": "LakeFS refused the credentials of fs.s3a",
     "UnknownHost": "it cannot find the host of fs.s3a.endpoint",
     "Connection refused": "it cannot reach fs.s3a.endpoint",
 }

@@ -1,0 +1,1 @@
+"""What stands behind the demonstration: its servers, its workers, and what it shows of them."""
