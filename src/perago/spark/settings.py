@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from perago.errors import ConfigurationError
 from perago.settings import Settings
+from perago.spark.delta import installed_delta, with_delta
 from perago.spark.properties import read_properties
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import ConnectSettings
@@ -104,6 +105,7 @@ def resolve_spark(
     ]
     if problems:
         raise ConfigurationError("\n".join(problems), hint="Remove what is named above.")
+    conf = with_delta(conf, installed_delta())
     master = options.master or settings.spark_master
     connect = ConnectSettings("perago", lakefs, master, conf)
     if connect.is_local:

@@ -76,13 +76,24 @@ def write_two(workspace: SparkWorkspace, params: Params) -> Result:
     return Result()
 
 
+def merge(workspace: SparkWorkspace, params: Params) -> Result:
+    """Update one row and insert one, on the output's copy of the table."""
+    workspace.read("raw").where("id IN (1, 5)").createOrReplaceTempView("news")
+    workspace.spark.sql(
+        f"MERGE INTO delta.`{workspace.output('table')}` AS old USING news ON old.id = news.id "
+        "WHEN MATCHED THEN UPDATE SET amount = -1 WHEN NOT MATCHED THEN INSERT *"
+    )
+    return Result()
+
+
 def count(workspace: SparkWorkspace, params: Params) -> Result:
     rows = workspace.read("table", format="delta").count()
     first = workspace.read("table", format="delta", versionAsOf=0).count()
-    return Result(note=f"{rows} of {first}")
+    merged = workspace.read("table", format="delta").where("amount = -1").count()
+    return Result(note=f"{rows} of {first}, {merged} merged")
 
 
-def test_a_delta_table_is_written_overwritten_and_read_at_the_published_commit(
+def test_a_delta_table_is_written_overwritten_merged_and_read_at_the_published_commit(
     world: SparkWorld,
 ) -> None:
     guardrails = [
@@ -105,7 +116,12 @@ def test_a_delta_table_is_written_overwritten_and_read_at_the_published_commit(
     assert not [path for path in world.paths(second) if "_temporary" in path]
 
     world.start()
+    outcome, _ = world.attempt(world.spark_job(merge))
+    assert isinstance(outcome, Completed), outcome
+    world.ref = outcome.output["workspace"]["ref"]
+
+    world.start()
     outcome, _ = world.attempt(world.spark_job(count, read_only=True))
     assert isinstance(outcome, Completed), outcome
-    assert outcome.output["result"] == {"note": "2 of 6"}
+    assert outcome.output["result"] == {"note": "3 of 6, 1 merged"}
     world.assert_tidy()
