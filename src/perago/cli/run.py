@@ -59,7 +59,7 @@ def run(
             with interrupts:
                 definition = _choose(load_tasks([target]), target)
                 _check_options(definition, workspace, repository, branch)
-                start = _prepare(definition, given, workspace, repository, branch)
+                start = _prepare(definition, target, given, workspace, repository, branch)
                 outcome = start(interrupts.watch(_show_phase))
         except KeyboardInterrupt:
             output.note("stopped: nothing was published")
@@ -77,6 +77,7 @@ def run(
 
 def _prepare(
     definition: TaskDefinition,
+    target: str,
     params: dict[str, Any],
     workspace: Path | None,
     repository: str | None,
@@ -88,7 +89,7 @@ def _prepare(
 
     settings = load_settings()
     if repository is not None and branch is not None:
-        transaction = Transaction(definition, repository, branch, settings)
+        transaction = Transaction(definition, target, repository, branch, settings)
         return lambda events: transaction.run(params, events, output.note)
     if workspace is None:
         return lambda events: run_alone(definition, params, settings, events)
@@ -131,6 +132,11 @@ def _check_options(
                 "--workspace, --repository and --branch"
             )
         return
+    if workspace is not None and definition.kind == "spark":
+        raise typer.BadParameter(
+            f"task {definition.name!r} is a Spark task, which reads and writes LakeFS: "
+            "give --repository R and --branch B"
+        )
     if (workspace is not None) == remote:
         raise typer.BadParameter(
             f"task {definition.name!r} needs a workspace: give either --workspace DIR, "

@@ -112,7 +112,13 @@ def build_ports(
 
 @contextmanager
 def local_ports(
-    settings: Settings, *, events: EventSink, attempts: Attempts, with_lakefs: bool
+    settings: Settings,
+    *,
+    events: EventSink,
+    attempts: Attempts,
+    with_lakefs: bool,
+    open_spark: OpenSession | None = None,
+    transfer_session: Callable[[], Any] | None = None,
 ) -> Iterator[Ports]:
     """The same without Conductor, for one run, closed at its end."""
     clock = SystemClock()
@@ -123,9 +129,10 @@ def local_ports(
         return
     lakefs = lakefs_connection(settings)
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
-        engine = build_engine(settings, lakefs, objects, events)
+        engine = build_engine(settings, lakefs, objects, events, transfer_session)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
-        yield Ports(lake, attempts, workspaces, clock, events, policy)
+        spark = SparkPorts(ConnectSessions(objects, open_spark), objects) if open_spark else None
+        yield Ports(lake, attempts, workspaces, clock, events, policy, spark)
 
 
 def build_engine(

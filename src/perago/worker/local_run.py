@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,12 +27,17 @@ from perago.protocol.outcome import Completed, Outcome, failure_of
 from perago.protocol.run import run_attempt
 from perago.protocol.workspace import StagingBranch
 from perago.settings import Settings
+from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.inventory import Projection
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
 from perago.worker.bootstrap import build_job, local_ports
+from perago.worker.channel import SparkAt
+from perago.worker.spark_choice import choose_spark
+from perago.worker.spark_client import SparkClient
+from perago.worker.spark_runtime import open_runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,8 @@ class Transaction:
     """A run against LakeFS that starts from where a branch is now."""
 
     definition: TaskDefinition
+    # What was named on the command line: on a cluster, its modules travel along.
+    target: str
     repository: str
     branch: str
     settings: Settings
@@ -152,9 +160,12 @@ class Transaction:
         self._sweep(complain)
         execution = new_execution(self.definition)
         attempts = AlwaysCurrent(execution.claim)
-        with local_ports(
-            self.settings, events=events, attempts=attempts, with_lakefs=True
-        ) as ports:
+        with (
+            self._spark(execution) as spark,
+            local_ports(
+                self.settings, events=events, attempts=attempts, with_lakefs=True, **spark
+            ) as ports,
+        ):
             head = ports.lake.get_head(self.repository, self.branch)
             workspace = {
                 "repository": self.repository,
@@ -168,6 +179,24 @@ class Transaction:
             except BaseException:
                 self._clean_up(execution, ports, complain)
                 raise
+
+    @contextmanager
+    def _spark(self, execution: Execution) -> Iterator[dict[str, Any]]:
+        """What the ports need for Spark; a server of the run's own is started when it is used."""
+        chosen = choose_spark(self.settings, [self.definition], SparkOptions())
+        if chosen is None:
+            yield {}
+            return
+        with closing(open_runtime(chosen.spark)) as runtime:
+            client = SparkClient(
+                lambda: SparkAt(remote=runtime.remote(lambda: False)), [self.target]
+            )
+            with client.attempt(execution):
+                moves = chosen.moves_workspaces
+                yield {
+                    "open_spark": client.open,
+                    "transfer_session": client.session if moves else None,
+                }
 
     def _sweep(self, complain: Callable[[str], None]) -> None:
         for entry in sweep(self.settings.workspace_root).failures:
