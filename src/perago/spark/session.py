@@ -7,6 +7,7 @@ again by the server: an execution that was ended this way cannot begin anew.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,13 @@ _NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
 # The client's own policy would wait for ten minutes for a server that died.
 _TRIES = 8
 _LONGEST_PAUSE_MS = 4000
+# A job may take hours, so no request has a deadline: a server that hangs is noticed by a ping that
+# it does not answer. The server takes pings more often than every five minutes for an attack.
+_KEEP_ALIVE = (
+    ("grpc.keepalive_time_ms", 330_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 # Within what a supervisor waits for an interruption as a whole.
 _END_SECONDS = 20.0
 _NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
@@ -61,11 +69,8 @@ def open_session(
 
     ``artifacts`` is asked for what executors lack, unless the server shares our modules.
     """
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.remote(session_remote(remote, execution_id)).create()
+    session = _connect(remote, execution_id)
     try:
-        _bound_retries(session)
         session.addTag(f"perago-{execution_id}")
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
             _ship(session, artifacts())
@@ -105,11 +110,19 @@ def _nothing() -> None:
     return
 
 
-def _bound_retries(session: Any) -> None:
+def _connect(remote: str, execution_id: str) -> Any:
+    """A client whose waiting is bounded; nothing is asked of the server yet."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
 
+    # As SparkSession.builder.remote() does it, which takes no options for the channel.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    channel = DefaultChannelBuilder(session_remote(remote, execution_id), list(_KEEP_ALIVE))
+    session = SparkSession.builder.channelBuilder(channel).create()
     policy = DefaultPolicy(max_retries=_TRIES, max_backoff=_LONGEST_PAUSE_MS)
     session.client.set_retry_policies([policy])
+    return session
 
 
 def _ship(session: SparkSession, artifacts: Artifacts) -> None:
@@ -124,11 +137,9 @@ def interrupt(remote: str, execution_id: str) -> int:
     Nothing may be there any more, which is what was wanted.
     """
     from pyspark.errors.exceptions.connect import SparkConnectException
-    from pyspark.sql import SparkSession
 
-    session: Any = SparkSession.builder.remote(session_remote(remote, execution_id)).create()
+    session = _connect(remote, execution_id)
     try:
-        _bound_retries(session)
         # In this order: the server stumbles over a session whose operations have not ended yet.
         ended = end_operations(session, _END_SECONDS)
         session.client.release_session()
