@@ -44,7 +44,7 @@ class Conductor(Server):
         scratch = emptied(self.home / "tmp")
         database = f"{self.home / 'conductor.db'}?busy_timeout=15000&journal_mode=WAL"
         # Tuned for a quick start and a small footprint, not for throughput.
-        machine = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        machine = ["-Xmx768m", *java.QUICK_START]
         settings = {
             "server.address": LOOPBACK,
             "server.port": self.port,

@@ -26,7 +26,7 @@ from perago.hosting.progress import note
 from perago.hosting.server import Server, await_healthy, log_path
 from perago.spark import jars
 from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectServer, ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
 
 SERVER_NAMES = ("lakefs", "conductor", "spark")
 _WATCH_SECONDS = 0.5
@@ -80,7 +80,7 @@ class Stack:
             port["spark"],
             self._leash,
             token=secrets.spark_token,
-            settings=ConnectSettings("perago-dev", gateway),
+            settings=ConnectSettings("perago-dev", gateway, conf=SMALL_JOBS),
         )
         for server in self.servers:
             server.on_change = self._record

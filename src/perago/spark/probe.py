@@ -7,11 +7,13 @@ made to ask LakeFS for something that is not there, and a function is run on an 
 from __future__ import annotations
 
 import importlib
+import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from perago.spark.artifacts import build_artifacts
 from perago.spark.child import answer
@@ -33,6 +35,8 @@ _MEANINGS = {
     "Connection refused": "it cannot reach fs.s3a.endpoint",
 }
 _LONGEST_REASON = 300
+_DEFAULT_PORT = 15002
+_KNOCK_SECONDS = 10.0
 
 
 def missing_settings(get: Callable[[str], str | None]) -> Iterator[str]:
@@ -58,6 +62,7 @@ def meaning(reason: str) -> str | None:
 
 
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
+    _knock(request["remote"])
     with tempfile.TemporaryDirectory() as folder:
         session = open_session(
             request["remote"],
@@ -71,6 +76,16 @@ def _handle(request: dict[str, Any]) -> dict[str, Any]:
         finally:
             close_session(session)
     return {"problems": problems}
+
+
+def _knock(remote: str) -> None:
+    """Fail at once where nobody listens: the client would go on trying for most of a minute."""
+    parts = urlsplit(remote)
+    host, port = parts.hostname or "", parts.port or _DEFAULT_PORT
+    try:
+        socket.create_connection((host, port), timeout=_KNOCK_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(f"{host}:{port}: {error.strerror or error}") from None
 
 
 def _read_nothing(session: Any) -> list[str]:

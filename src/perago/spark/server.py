@@ -32,6 +32,12 @@ from perago.spark.truststore import build_truststore, java_options
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
 _TRUSTSTORE = "perago-truststore.p12"
+# For a server that runs small jobs only, as those of tests and first steps are.
+SMALL_JOBS = {
+    "spark.driver.extraJavaOptions": " ".join(java.QUICK_START),
+    "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
+    "spark.sql.shuffle.partitions": "4",
+}
 _LOCAL = re.compile(r"local(\[|$)")
 
 

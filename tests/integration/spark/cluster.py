@@ -19,12 +19,13 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from integration.worker.harness import until
+from integration.worker.harness import conf_variables, until
 from perago.hosting import ivy, java, ports
 from perago.hosting.leash import Leash
 from perago.hosting.process import ProcessId, end
 from perago.hosting.server import listens
 from perago.spark import jars
+from perago.spark.server import SMALL_JOBS
 
 _CLIENT_NEEDS = ("pandas", "pyarrow")
 _START_SECONDS = 90.0
@@ -48,18 +49,12 @@ class StandaloneCluster:
     @property
     def conf(self) -> dict[str, str]:
         """Settings with which an application fits onto its small workers."""
-        return {
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": "1",
-            "spark.sql.shuffle.partitions": "2",
-        }
+        return {**SMALL_JOBS, "spark.executor.memory": "512m", "spark.executor.cores": "1"}
 
     def environment(self) -> dict[str, str]:
         """What a worker that uses the cluster is started with."""
-        conf = {
-            f"PERAGO_SPARK_CONF_{key.replace('.', '__')}": value for key, value in self.conf.items()
-        }
-        return {"PERAGO_SPARK_MASTER": self.url, "PYSPARK_PYTHON": str(self.python), **conf}
+        python = {"PYSPARK_PYTHON": str(self.python)}
+        return {"PERAGO_SPARK_MASTER": self.url, **python, **conf_variables(self.conf)}
 
     def start_worker(self) -> None:
         """Start one more worker of one core, with bounded memory, and wait until it is known."""
@@ -122,7 +117,7 @@ def _start(
         "SPARK_LOCAL_IP": ports.LOOPBACK,
         "JAVA_HOME": str(executable.parents[1]),
     }
-    command = [str(executable), "-Xmx256m", "-cp", f"{home}/jars/*"]
+    command = [str(executable), "-Xmx256m", *java.QUICK_START, "-cp", f"{home}/jars/*"]
     command += [f"org.apache.spark.{main}", *arguments]
     return leash.spawn(command, env=env, cwd=folder, log=folder / f"{name}.log")
 

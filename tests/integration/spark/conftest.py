@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from perago import dev
 from perago.hosting import ports
 from perago.hosting.leash import Leash
 from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectServer, ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
 
 __all__ = ["site"]
 Serve = Callable[[ConnectSettings], ConnectServer]
@@ -47,7 +48,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
             leash = Leash(folder / "watchdog.log")
             closing.callback(leash.release)
             port = ports.choose(["spark"], {})["spark"]
-            server = ConnectServer(folder, port, leash, token="token", settings=settings)
+            quick = replace(settings, conf={**SMALL_JOBS, **settings.conf})
+            server = ConnectServer(folder, port, leash, token="token", settings=quick)
             closing.callback(server.stop)
             server.start()
             return server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +53,15 @@ def world(servers: Servers, cluster_remote: str, tmp_path: Path) -> SparkWorld:
     return SparkWorld(servers, tmp_path / "workspaces", remote=cluster_remote)
 
 
+def _written(world: SparkWorld) -> int:
+    """How many tasks of the job on the staging branch have written their part."""
+    return sum(
+        path.endswith(".pendingset")
+        for branch in world.branches() - {"main"}
+        for path in world.paths(branch, "data/slow/")
+    )
+
+
 def test_a_cluster_worker_killed_during_a_job_never_half_publishes(
     spark_site: Site, cluster: StandaloneCluster, cluster_remote: str
 ) -> None:
@@ -62,14 +70,15 @@ def test_a_cluster_worker_killed_during_a_job_never_half_publishes(
     worker = spark_site.start(SPARK_REMOTE=cluster_remote)
     workflow = spark_site.workflow("s_slow", signs=str(spark_site.signs))
     spark_site.await_body()
-    time.sleep(4)  # into the job, which takes twelve seconds on two cores
+    until(lambda: _written(world) >= SLOW_TASKS // 6, "the job to write")
     [first, second] = cluster.busy_workers()
     first.kill()
+    assert _written(world) < SLOW_TASKS // 2
     tasks = spark_site.finish(workflow, 240)
     # Spark runs the lost tasks again on the worker that is left.
     assert [task["status"] for task in tasks] == ["COMPLETED"], tasks[0]["reasonForIncompletion"]
     assert second.poll() is None
-    assert world.rows("data/slow") == [{"id": number} for number in range(SLOW_TASKS)]
+    assert [row["id"] for row in world.rows("data/slow")] == list(range(SLOW_TASKS))
     assert world.history()[:2] == [tasks[0]["outputData"]["workspace"]["ref"], world.ref]
     assert worker.stop() == 0
     world.assert_tidy()

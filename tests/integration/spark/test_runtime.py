@@ -19,7 +19,7 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from integration.worker.harness import until
 from perago import dev
 from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectSettings
 from perago.spark.session import SHARES_MODULES, close_session, open_session
 from perago.worker.spark_runtime import OwnRuntime
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 def settings(endpoints: dev.Endpoints) -> ConnectSettings:
     lakefs = endpoints.lakefs
     gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
-    return ConnectSettings("test", gateway, "local[2]", {SHARES_MODULES: "true"})
+    return ConnectSettings("test", gateway, "local[2]", {**SMALL_JOBS, SHARES_MODULES: "true"})
 
 
 @pytest.fixture(scope="module")
@@ -186,10 +186,10 @@ def test_closing_ends_it_and_removes_its_folder(runtime: OwnRuntime) -> None:
 OWNER = """
 import sys, json, time
 from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectSettings
 from perago.worker.spark_runtime import OwnRuntime
 gateway = LakeFSGateway(*json.loads(sys.stdin.readline()))
-OwnRuntime(ConnectSettings("test", gateway, "local[1]")).remote(lambda: False)
+OwnRuntime(ConnectSettings("test", gateway, "local[1]", SMALL_JOBS)).remote(lambda: False)
 print("up", flush=True)
 time.sleep(300)
 """

@@ -14,7 +14,7 @@ from perago.hosting import ports
 from perago.hosting.leash import Leash
 from perago.protocol.outcome import Completed
 from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectServer, ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
 
 # The jars are fetched when the server first starts.
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -27,7 +27,7 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 # The defaults are for clusters: 250 tasks to read a table's log of three entries.
-SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
+SMALL = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def delta_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> 
         ports.choose(["spark"], {})["spark"],
         leash,
         token="token",
-        settings=ConnectSettings("delta", gateway, "local[2]", DELTA | SMALL),
+        settings=ConnectSettings("delta", gateway, "local[2]", SMALL_JOBS | DELTA | SMALL),
     )
     server.start()
     yield server.remote

@@ -18,6 +18,7 @@ import psutil
 
 from acceptance.world import Servers, World
 from integration.worker.gate import Gate
+from perago.spark.server import SMALL_JOBS
 
 HERE = Path(__file__).parent
 _PATIENCE = 60.0
@@ -31,6 +32,11 @@ def until(condition: Callable[[], Any], what: str, seconds: float = _PATIENCE) -
             return value
         time.sleep(0.05)
     raise AssertionError(f"did not happen within {seconds:.0f} s: {what}")
+
+
+def conf_variables(conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings as a worker's environment has them."""
+    return {f"PERAGO_SPARK_CONF_{key.replace('.', '__')}": value for key, value in conf.items()}
 
 
 @dataclass
@@ -71,6 +77,7 @@ class Site:
             "PERAGO_WORKSPACE_ROOT": str(self.root),
             "PERAGO_METRICS_ADDRESS": "off",
             "PERAGO_LOG_LEVEL": "debug",
+            **conf_variables(SMALL_JOBS),
         }
 
     def start(
