@@ -12,21 +12,42 @@ import lakefs_sdk
 import pytest
 
 from acceptance.world import Params, Result
-from integration.spark_tasks.conftest import servers, spark_remote, world
+from integration.spark_tasks.conftest import servers, world
 from integration.spark_tasks.world import SparkWorld
-from perago import SparkWorkspace, require_not_null, require_rows
+from perago import SparkWorkspace, dev, require_not_null, require_rows
+from perago.hosting import ports
+from perago.hosting.leash import Leash
 from perago.protocol.outcome import Completed
+from perago.spark.s3a import LakeFSGateway
+from perago.spark.server import ConnectServer, ConnectSettings
 from perago.spark.session import close_session, open_session
 
-__all__ = ["servers", "spark_remote", "world"]
+__all__ = ["servers", "world"]
 pytestmark = [
     *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
     pytest.mark.timeout(3600),
 ]
 
 # 32 bytes of noise a row do not compress, so that this is a gigabyte of Parquet.
-ROWS, FILES = 22_000_000, 8
+ROWS, FILES = 23_000_000, 8
 ROUNDS = 3
+
+
+@pytest.fixture(scope="session")
+def spark_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server as workers start it: the embedded one is tuned for small jobs."""
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "logs").mkdir()
+    lakefs = stack.endpoints.lakefs
+    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
+    leash = Leash(folder / "watchdog.log")
+    port = ports.choose(["spark"], {})["spark"]
+    settings = ConnectSettings("bench", gateway, "local[2]")
+    server = ConnectServer(folder, port, leash, token="token", settings=settings)
+    server.start()
+    yield server.remote
+    server.stop()
+    leash.release()
 
 
 def transform(events: Any) -> Any:
