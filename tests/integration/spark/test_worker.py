@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from integration.spark.conftest import Serve
-from integration.worker.harness import Site, Worker, until
+from integration.worker.harness import Site, Worker
 from perago.hosting import ports
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import ConnectSettings
@@ -47,14 +47,6 @@ def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Site)
     assert line["spark.hadoop.x.password"] == "********"
     assert "hidden-word" not in worker.log_text()
     assert worker.stop() == 0
-
-
-def test_the_server_ends_when_the_supervisor_is_killed(spark_site: Site) -> None:
-    worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
-    spark_site.finish(spark_site.workflow("s_copy"), 240)
-    [pid] = spark_pids(worker)
-    worker.kill()
-    until(lambda: not psutil.pid_exists(pid), "the server to end", 30)
 
 
 def start_with(site: Site, remote: str) -> subprocess.CompletedProcess[str]:
@@ -102,15 +94,3 @@ def test_a_foreign_server_that_is_not_there_is_a_server_s_error(spark_site: Site
     done = start_with(spark_site, f"sc://localhost:{port}")
     assert done.returncode == 3, done.stderr
     assert f"localhost:{port}: Connection refused" in done.stderr
-
-
-def test_a_foreign_server_with_everything_is_used(
-    spark_site: Site, serve: Serve, gateway: LakeFSGateway
-) -> None:
-    server = serve(ConnectSettings("complete", gateway, "local[1]"))
-    worker = spark_site.start(SPARK_REMOTE=server.remote)
-    [task] = spark_site.finish(spark_site.workflow("s_copy"), 120)
-    assert task["status"] == "COMPLETED"
-    assert spark_pids(worker) == []
-    assert worker.stop() == 0
-    assert server.healthy()

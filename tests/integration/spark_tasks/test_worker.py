@@ -40,39 +40,37 @@ def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
     world.assert_tidy()
 
 
-def test_a_deadline_and_a_cancelled_workflow_end_the_work_on_spark(
-    site: Site, world: SparkWorld
-) -> None:
+def test_whatever_ends_an_attempt_ends_its_work_on_spark(site: Site, world: SparkWorld) -> None:
     site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
+
+    def interrupted() -> list[int]:
+        ended = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+        return [line["operations"] for line in ended]
+
+    # A deadline.
     late = site.finish(site.workflow("s_deadline", signs=str(site.signs)), 240)
     assert [task["status"] for task in late] == ["FAILED", "COMPLETED"]
     assert late[0]["reasonForIncompletion"].startswith("BodyTimeoutError")
     assert late[1]["outputData"]["workspace"]["ref"] == world.ref
+    assert interrupted() == [1]
 
+    # A workflow that is terminated.
     (site.signs / "begun").unlink()
     cancelled = site.workflow("s_copy", do="wait", signs=str(site.signs))
     site.await_body()
     world.operate("DELETE", f"/workflow/{cancelled}")
     until(lambda: worker.count("attempt_stale"), "the worker to notice", 60)
-    ended = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
-    assert [line["operations"] for line in ended] == [1, 1]
+    assert interrupted() == [1, 1]
     world.assert_at(world.ref)
-    assert worker.stop() == 0
 
-
-def test_after_a_killed_executor_the_retry_publishes_its_own_work_alone(
-    site: Site, world: SparkWorld
-) -> None:
-    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
-    worker = site.start(SPARK_REMOTE=world.remote)
+    # An executor that is killed: the retry publishes its own work alone.
+    (site.signs / "begun").unlink()
     tasks = site.finish(site.workflow("s_copy", do="die", signs=str(site.signs)), 240)
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    assert interrupted() == [1, 1, 1]
     assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
     assert world.rows("data/copy") == EVENTS
-    # The killed execution's job is ended with it, and its branch is gone.
-    [line] = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
-    assert line["operations"] == 1
     assert not [path for path in world.paths() if "slow" in path]
     assert worker.stop() == 0
     world.assert_tidy()
