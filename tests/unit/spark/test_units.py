@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -122,13 +121,13 @@ def test_tasks_list_what_one_process_lists_or_refuse_it_with_the_same_words(
         data = Path(outer) / "data"
         data.mkdir()
         refused = told(lambda: check_projection(projection, data, FileSystem()))
-        seen: list[Any] = []
+        seen: list[Table] = []
         assert (
             told(lambda: seen.extend(listed_in_tasks(source, lake.objects, wanted, data)))
             == refused
         )
         if refused is None:
-            assert_same(*seen, projection)
+            assert_same(seen[0], seen[1], projection)
 
 
 def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
