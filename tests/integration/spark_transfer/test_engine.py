@@ -17,6 +17,7 @@ from integration.spark_transfer.engines import Body, Engines
 from integration.transfer.lake import Lake
 from integration.transfer.test_round_trip import ODD_NAMES
 from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.transfer.partition import Bounds
 from perago.transfer.port import TransferEngine
 
@@ -79,7 +80,7 @@ NESTED = {
     "p/q-r/x": b"1",
     "z": b"2",
     **{f"{start}.perago-attempt.json": b"1" for start in ("", "p/q/", "p/q/a/")},
-    "_lakefs_actions/a/hook.yaml": b"1",
+    ACTION_PATH: ACTION_TEXT.encode(),
     "p/_lakefs_actions/x": b"1",
 }
 RENESTED = {
