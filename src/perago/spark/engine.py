@@ -92,7 +92,7 @@ class SparkEngine:
         units = split(partial(source.level, self.store), self.units)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
         task = work.task(list_units, site, source, tables, groups)
-        written = write_units(units, tables / "units", self.units)
+        written = write_units(units, tables / "units")
         answers = jobs.look("download", "list", written, task)
         refuse_keys(problems_in(tables / "bad", answers))
         listed = table_of(answers, tables / "listed", LISTED)

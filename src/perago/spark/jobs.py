@@ -17,7 +17,7 @@ import pyarrow as pa
 from perago.errors import BackendUnavailableError
 from perago.protocol.events import EventSink, PhaseEvent
 from perago.spark.tables import Places, Table, ddl
-from perago.spark.work import ANSWER, Task, read_parts
+from perago.spark.work import ANSWER, Task, read_and, read_parts
 from perago.transfer.failures import decode
 from perago.transfer.partition import Bounds, Load
 
@@ -57,14 +57,14 @@ class Jobs:
 
     def rows(self, table: Table, places: Places | None = None) -> DataFrame:
         """The rows of a table; with ``places``, also the partition of each row's group."""
-        return self._read(table, table.total().objects // _ROWS_PER_READ + 1, places)
-
-    def _read(self, table: Table, readers: int, places: Places | None = None) -> DataFrame:
         partition = pa.field("partition", pa.int32())
         schema = table.schema if places is None else table.schema.append(partition)
-        # A number stands for a part file.
-        numbers = self.session().range(0, len(table.parts), 1, readers)
+        numbers = self._numbers(table, table.total().objects // _ROWS_PER_READ + 1)
         return numbers.mapInArrow(partial(read_parts, table, places), ddl(schema))
+
+    def _numbers(self, table: Table, readers: int) -> DataFrame:
+        """A number for each part file of a table, shared out among so many readers."""
+        return self.session().range(0, len(table.parts), 1, readers)
 
     def move(self, phase: str, table: Table, bounds: Bounds, task: Task) -> list[Answer]:
         """Share a table out into bounded partitions, and call a task with each."""
@@ -81,7 +81,8 @@ class Jobs:
     def look(self, phase: str, what: str, units: Table, task: Task) -> list[Answer]:
         """Call a task with each part of a table of units."""
         count = len(units.parts)
-        frame = self._read(units, count).mapInArrow(task, ddl(ANSWER))
+        looking = partial(read_and, task, units)
+        frame = self._numbers(units, count).mapInArrow(looking, ddl(ANSWER))
         return self._answers(phase, frame, count, what)
 
     def _answers(

@@ -110,7 +110,7 @@ class SparkFetched:
         units = split(partial(level, self.data), self.units)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
         task = work.task(scan_units, self.data, self.prefix, changes, groups)
-        written = write_units(units, changes / "units", self.units)
+        written = write_units(units, changes / "units")
         answers = self.jobs.look("diff", "scan", written, task)
         refuse_special(problems_in(changes / "special", answers))
         refuse_paths(problems_in(changes / "bad", answers))

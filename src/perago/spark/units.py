@@ -28,12 +28,15 @@ from perago.transfer.port import Source
 from perago.transfer.scan import scanned
 from perago.transfer.units import Unit
 
+# More would not be faster: a task costs a fifth of a second, and they all ask one LakeFS.
+_MOST_TASKS = 16
+
 Problem = tuple[str, str]
 
 
-def write_units(units: Sequence[Unit], folder: Path, tasks: int) -> Table:
+def write_units(units: Sequence[Unit], folder: Path) -> Table:
     """A part for each task. Dealt out in turn: neighbours are often of a size."""
-    tasks = min(tasks, len(units))
+    tasks = min(_MOST_TASKS, len(units))
     for number in range(tasks):
         with PartWriter(folder, number, UNITS) as part:
             for unit in units[number::tasks]:

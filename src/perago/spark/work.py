@@ -97,6 +97,11 @@ def read_parts(table: Table, places: Places | None, batches: Batches) -> Batches
                     yield part.append_column("partition", pa.array(found, pa.int32()))
 
 
+def read_and(task: Task, table: Table, batches: Batches) -> Batches:
+    """Call a task with the rows of part files: each step of its own would cost a Python worker."""
+    return task(read_parts(table, None, batches))
+
+
 def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batches:
     """Do the work of one partition and answer with one row."""
     started = time.perf_counter()

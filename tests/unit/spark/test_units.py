@@ -63,7 +63,7 @@ def listed_in_tasks(
     tables = data.with_name("tables")
     tables.mkdir()
     units = split(partial(source.level, store), wanted)
-    written = write_units(units, tables / "units", wanted)
+    written = write_units(units, tables / "units")
     site = Site(data, source.repository, source.ref, 1, Path(), lambda _: store)
     answers = answered(written, partial(list_units, site, source, tables, BOUNDS))
     refuse_keys(problems_in(tables / "bad", answers))
@@ -157,7 +157,7 @@ def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
 def scanned_in_tasks(data: Path, wanted: int, prefix: str = "") -> Table:
     changes = data.with_name("changes")
     changes.mkdir()
-    written = write_units(split(partial(level, data), wanted), changes / "units", wanted)
+    written = write_units(split(partial(level, data), wanted), changes / "units")
     answers = answered(written, partial(scan_units, data, prefix, changes, BOUNDS))
     refuse_special(problems_in(changes / "special", answers))
     refuse_paths(problems_in(changes / "bad", answers))
