@@ -1,106 +1,116 @@
-"""Run by the bench in a process of its own: plan a simulated workspace, tell time and peak memory.
+"""Run by the bench in a process of its own: plan a large workspace, tell time and peak memory.
 
-Nothing is on disk or in LakeFS: the listing, what was fetched and the scan are made up, so that
-only planning is measured. One path in a hundred is gone, and one is new.
+The listing is made up, and so is the download: the files on disk are empty, and what was fetched
+is written down from them before the clock runs. One path in a hundred is gone, and one is new.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
+from bench.madeup import MadeUp, MadeUpShipment, path_of
 from integration.transfer.measured import peak_kilobytes
-from perago.transfer.inventory import RemoteObject, project
+from perago.transfer.inventory import project
 from perago.transfer.paths import FileSystem, check_projection
-from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
-from perago.transfer.port import Plan
-from perago.transfer.scan import FetchedFile, LocalTree, StatRecord
+from perago.transfer.plan import build_sync_plan, suspects
+from perago.transfer.port import Plan, Source
+from perago.transfer.scan import FetchedFile, StatRecord, scan
 
+# Long after every file was written: its record alone proves it unchanged.
 BODY_STARTED_NS = 2_000_000_000_000_000_000
+SOURCE = Source("repository", "ref", "")
+# As many as a download's task writes down.
+_PER_PART = 5000
+_NEW = StatRecord(0, 1, 1, 1)
 
 
-def listing(count: int) -> Iterator[RemoteObject]:
+def arrange(data: Path, count: int) -> None:
+    """The files of a body that made and removed some."""
     for number in range(count):
-        yield RemoteObject(path_of(number), number % 5000, f"{number:032x}", "text/csv")
+        if number % 100 != 1:
+            path = f"new/{number:08}" if number % 100 == 0 else path_of(number)
+            file = data / path
+            if number % 10_000 <= 2:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
 
 
-def path_of(number: int) -> str:
-    return f"events/day={number // 10_000:04}/part-{number:08}.csv"
-
-
-def record_of(number: int) -> StatRecord:
-    return StatRecord(number % 5000, 1_700_000_000_000_000_001, 1_700_000_000_000_000_001, number)
-
-
-def scanned(count: int) -> Iterator[tuple[str, StatRecord | None]]:
+def fetched(data: Path, count: int) -> Iterator[tuple[str, StatRecord]]:
+    """What the download would have written down of each file."""
     for number in range(count):
-        if number % 100 == 0:
-            yield f"new/{number:08}", record_of(number)
-        elif number % 100 != 1:
-            yield path_of(number), record_of(number)
+        path = path_of(number)
+        is_there = number % 100 > 1
+        yield path, StatRecord.of((data / path).stat()) if is_there else _NEW
 
 
-def plan_here(count: int, data: Path) -> SyncPlan:
-    projection = project(listing(count), "")
-    check_projection(projection, data, FileSystem())
-    fetched = {path_of(n): FetchedFile(record_of(n), f"{n:032x}") for n in range(count)}
-    tree = LocalTree({path: rec for path, rec in scanned(count) if rec}, frozenset())
-    assert suspects(tree, fetched, BODY_STARTED_NS) == []
-    return build_sync_plan(projection=projection, tree=tree, prefix="", is_changed=lambda _: False)
+def plan_here(count: int, data: Path) -> Callable[[], Plan]:
+    known = {path: FetchedFile(record, "md5") for path, record in fetched(data, count)}
+
+    def plan() -> Plan:
+        projection = project(SOURCE.listing(MadeUp(count)), "")  # type: ignore[arg-type]
+        check_projection(projection, data, FileSystem())
+        tree = scan(data)
+        assert suspects(tree, known, BODY_STARTED_NS) == []
+        return build_sync_plan(
+            projection=projection, tree=tree, prefix="", is_changed=lambda _: False
+        )
+
+    return plan
 
 
-def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Plan:
+def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[], Plan]:
     from pyspark.sql import SparkSession
 
-    from perago.spark import plan as planning
     from perago.spark.engine import SparkEngine
     from perago.spark.jobs import Jobs
+    from perago.spark.plan import SparkFetched
     from perago.spark.tables import FETCHED, PartWriter, Table
-    from perago.transfer.port import Source
+    from perago.transfer.partition import Load
 
-    session = SparkSession.builder.remote(order["remote"]).create()
-    try:
-        session.addArtifacts(order["modules"], pyfile=True)
-        engine = SparkEngine(None, None, lambda: session, lambda _: None)  # type: ignore[arg-type]
-        tables = data.with_name("tables")
-        tables.mkdir()
-        listed, markers = engine._write_listing(Source("", "", ""), listing(count), data, tables)
-        fetched = PartWriter(tables / "fetched", FETCHED)
-        for n in range(count):
-            rec = record_of(n)
-            times = rec.mtime_ns, rec.ctime_ns, rec.inode
-            path = path_of(n)
-            fetched.add(path, path, "text/csv", "", f"{n:032x}", rec.size, *times)
-        files = fetched.table()
-        known = planning.SparkFetched(
-            Jobs(lambda: session, lambda _: None),
-            data,
-            "",
-            engine.bounds,
-            Table(files.folder, files.schema, files.parts, listed.groups),
-            markers,
-        )
-        setattr(planning, "scanned", lambda _: scanned(count))  # noqa: B010  the file system, made up
-        return known.changes(BODY_STARTED_NS)
-    finally:
-        session.stop()
+    tables = data.with_name(f"{data.name}.bench")
+    tables.mkdir()
+    parts = {}
+    known = fetched(data, count)
+    for number, files in enumerate(iter(lambda: list(islice(known, _PER_PART)), [])):
+        parts[number] = [Load(len(files))]
+        with PartWriter(tables / "fetched", number, FETCHED) as part:
+            for path, record in files:
+                times = record.mtime_ns, record.ctime_ns, record.inode
+                part.add(path, path, "text/csv", "", "md5", record.size, *times)
+
+    def plan() -> Plan:
+        session = SparkSession.builder.remote(order["remote"]).create()
+        try:
+            session.addArtifacts(order["modules"], pyfile=True)
+            store = MadeUp(count)
+            engine = SparkEngine(store, MadeUpShipment(store), lambda: session, lambda _: None)  # type: ignore[arg-type]
+            jobs = Jobs(lambda: session, lambda _: None)
+            with engine._site(tables, data, SOURCE.repository, SOURCE.ref) as site:
+                listed, markers = engine._list(SOURCE, site, tables, jobs)
+            assert listed.total().objects == count
+            files = Table(tables / "fetched", FETCHED, parts)
+            before = SparkFetched(jobs, data, "", engine.bounds, engine.units, files, markers)
+            return before.changes(BODY_STARTED_NS)
+        finally:
+            session.stop()
+
+    return plan
 
 
 def main() -> None:
     order = json.load(sys.stdin)
-    count = int(order["count"])
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        data.mkdir()
-        started = time.perf_counter()
-        way = order["way"]
-        plan = plan_here(count, data) if way == "here" else plan_on_spark(count, data, order)
-        seconds = time.perf_counter() - started
-        print(json.dumps([seconds, peak_kilobytes() // 1024, plan.summary()]))
+    count, data = int(order["count"]), Path(order["data"])
+    here = order["way"] == "here"
+    plan = plan_here(count, data) if here else plan_on_spark(count, data, order)
+    started = time.perf_counter()
+    summary = plan().summary()
+    seconds = time.perf_counter() - started
+    print(json.dumps([seconds, peak_kilobytes() // 1024, summary]))
 
 
 if __name__ == "__main__":

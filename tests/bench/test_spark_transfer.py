@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import lakefs_sdk
 import pytest
 
+from bench.planned import arrange
 from integration.spark_transfer.conftest import (
     connection,
     lake,
@@ -29,6 +32,7 @@ from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import Projection
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import build_sync_plan
+from perago.transfer.removal import remove_tree
 from perago.transfer.scan import scan
 
 if TYPE_CHECKING:
@@ -41,7 +45,8 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
-OBJECTS, SIZE, PLANNED = 20_000, 1024, 1_000_000
+OBJECTS, SIZE = 20_000, 1024
+PLANNED = int(os.environ.get("PERAGO_BENCH_PLANNED", "1000000"))
 Value = TypeVar("Value")
 
 
@@ -88,23 +93,46 @@ def committed(lake: Lake, staging: StagingBranch) -> str:
     return str(lake.client.commits_api.commit(lake.repository, staging.branch, creation).id)
 
 
-def test_planning_a_million_objects(spark_endpoints: dev.Endpoints, worker_modules: Path) -> None:
+@pytest.fixture
+def bench_modules(worker_modules: Path, tmp_path: Path) -> Path:
+    """The workers' code, with the store that is made up for them."""
+    modules = tmp_path / "modules.zip"
+    shutil.copy(worker_modules, modules)
+    home = Path(__file__).parent
+    with zipfile.ZipFile(modules, "a") as bundle:
+        bundle.writestr("bench/__init__.py", "")
+        bundle.write(home / "madeup.py", "bench/madeup.py")
+    return modules
+
+
+def test_planning_a_million_objects(
+    spark_endpoints: dev.Endpoints, bench_modules: Path, tmp_path: Path
+) -> None:
     assert spark_endpoints.spark is not None
+    data = tmp_path / "data"
+    arrange(data, PLANNED)
     told = {}
     for way in ("here", "spark"):
-        order = {"way": way, "count": PLANNED, "modules": str(worker_modules)}
+        order = {"way": way, "count": PLANNED, "data": str(data), "modules": str(bench_modules)}
         order["remote"] = spark_endpoints.spark.remote
         ran = subprocess.run(
             [sys.executable, "-m", "bench.planned"],
             input=json.dumps(order),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             timeout=1200,
             check=True,
         )
         told[way] = json.loads(ran.stdout.splitlines()[-1])
+    remove_tree(data)
     assert told["spark"][2] == told["here"][2]
-    print(f"\nplanning {PLANNED} objects")
+    assert told["here"][2] == {
+        "uploads": PLANNED // 100,
+        "upload_bytes": 0,
+        "deletes": PLANNED // 50,
+        "unchanged": PLANNED // 100 * 98,
+    }
+    print(f"\nplanning {PLANNED} objects, load {os.getloadavg()[0]:.1f}")
     for way, (seconds, megabytes, _) in told.items():
         print(f"  {way:6} {seconds:6.1f} s, peak {megabytes} MB in the worker's process")

@@ -50,6 +50,44 @@ def test_keys_come_in_byte_order(lake: LakeUnderTest) -> None:
     assert lake.keys("main") == sorted(keys, key=str.encode)
 
 
+def level(lake: LakeUnderTest, prefix: str) -> list[str]:
+    found = lake.objects.level(lake.repository, "main", prefix)
+    return [item if isinstance(item, str) else f"object {item.key}" for item in found]
+
+
+@pytest.mark.parametrize("page", [1000, 2])
+def test_a_level_has_objects_and_in_key_order_the_prefixes_of_what_is_deeper(
+    lake: LakeUnderTest, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr("perago.lakefs.objects._PAGE", page)
+    keys = ["a", "a-b", "a.c/x", "a/b/1", "a/b/2", "a/c", "a//", "b/", "b/1", "p/q/r/s", "z"]
+    for key in keys:
+        lake.put("main", key, b"")
+    assert level(lake, "") == [
+        *["object a", "object a-b", "a.c/", "a/", "b/", "p/", "object z"],
+    ]
+    # The marker of a folder is in it. A prefix that is in the middle of a name is taken as it is.
+    assert level(lake, "a/") == ["a//", "a/b/", "object a/c"]
+    assert level(lake, "b/") == ["object b/", "object b/1"]
+    assert level(lake, "p/") == ["p/q/"]
+    assert level(lake, "a") == ["object a", "object a-b", "a.c/", "a/"]
+    assert level(lake, "no/such/") == []
+    # Every page of a listing, too.
+    assert lake.keys("main") == sorted(keys, key=str.encode)
+
+
+def test_the_objects_of_a_level_are_those_of_a_listing(lake: LakeUnderTest) -> None:
+    lake.put("main", "p/plain", b"12345", content_type="text/csv", metadata={"key": "value"})
+    lake.put("main", "p/deeper/x", b"1")
+    found = [*lake.objects.level(lake.repository, "main", "p/")]
+    assert found == ["p/deeper/", *lake.objects.list(lake.repository, "main", "p/plain")]
+
+
+def test_a_level_of_what_is_not_there_is_not_found(lake: LakeUnderTest) -> None:
+    with pytest.raises(NotFoundError):
+        list(lake.objects.level(lake.repository, MISSING, ""))
+
+
 def test_directory_markers_are_objects_whose_key_ends_in_a_slash(lake: LakeUnderTest) -> None:
     lake.put("main", "dir/", b"", metadata={"kind": "marker"})
     lake.put("main", "dir/file", b"1")

@@ -52,17 +52,19 @@ class LakeFSObjects:
         self._http.clear()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        return map(_as_object, self._listed(repository, ref, prefix, ""))
+
+    def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
+        for item in self._listed(repository, ref, prefix, "/"):
+            yield _as_object(item) if item["path_type"] == "object" else str(item["path"])
+
+    def _listed(
+        self, repository: str, ref: str, prefix: str, delimiter: str
+    ) -> Iterator[dict[str, Any]]:
         url = f"{self._ref_url(repository, ref)}/objects/ls"
         what = f"list {prefix!r} at {ref} of {repository!r}"
-        fields = {"prefix": prefix, "user_metadata": "true"}
-        for item in self._pages(what, url, fields):
-            yield RemoteObject(
-                key=item["path"],
-                size=item.get("size_bytes", 0),
-                checksum=item["checksum"],
-                content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
-                metadata=item.get("metadata") or {},
-            )
+        fields = {"prefix": prefix, "delimiter": delimiter, "user_metadata": "true"}
+        return self._pages(what, url, fields)
 
     def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
         what = f"compare branch {staging.branch!r} of {staging.repository!r} with its HEAD"
@@ -75,13 +77,13 @@ class LakeFSObjects:
         return map(_as_change, self._pages(what, url, {"type": "two_dot"}))
 
     def _pages(self, what: str, url: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """Every object entry of a paginated answer."""
+        """Every entry of a paginated answer."""
         after = ""
         while True:
             page = self._request(
                 what, "GET", url, {**fields, "after": after, "amount": _PAGE}, parse=_json
             )
-            yield from (item for item in page["results"] if item["path_type"] == "object")
+            yield from page["results"]
             if not page["pagination"]["has_more"]:
                 return
             after = page["pagination"]["next_offset"]
@@ -187,6 +189,16 @@ class LakeFSObjects:
 
     def _branch_url(self, repository: str, branch: str) -> str:
         return f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}"
+
+
+def _as_object(item: dict[str, Any]) -> RemoteObject:
+    return RemoteObject(
+        key=item["path"],
+        size=item.get("size_bytes", 0),
+        checksum=item["checksum"],
+        content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
+        metadata=item.get("metadata") or {},
+    )
 
 
 def _as_change(item: dict[str, Any]) -> Change:

@@ -1,8 +1,8 @@
 """The distributed engine: the transfer's own plan and partition functions, run by Spark.
 
 What is listed, fetched, scanned and decided are tables beside the data folder, never a list in this
-process: it streams the listing and the scan into them and holds one number per group of objects.
-Join, hashing and moving are Spark's.
+process: it divides the tree into units and holds one number per group of objects. Listing, scan,
+join, hashing and moving are Spark's.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from perago.protocol.events import EventSink
 from perago.protocol.workspace import StagingBranch
 from perago.spark import work
-from perago.spark.jobs import Jobs
+from perago.spark.jobs import Jobs, table_of
 from perago.spark.plan import GROUPS_PER_PARTITION, SparkFetched, SparkPlan, write_plan
-from perago.spark.tables import FETCHED, LISTED, PartWriter, Table, dump_metadata
+from perago.spark.tables import FETCHED, LISTED, Table
+from perago.spark.units import list_units, problems_in, write_units
 from perago.transfer.engine import landing_place, make_folders
-from perago.transfer.inventory import Entry, ObjectStore, RemoteObject, project, projected
-from perago.transfer.partition import Bounds, Grouping
-from perago.transfer.paths import FileSystem, SortedNames, check_projection, refuse_keys, room_in
+from perago.transfer.inventory import ObjectStore, project
+from perago.transfer.partition import Bounds
+from perago.transfer.paths import FileSystem, check_projection, refuse_keys
 from perago.transfer.port import Plan, Source
+from perago.transfer.units import split
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,47 +57,46 @@ class SparkEngine:
     threads: int = 16
     bounds: Bounds = field(default_factory=Bounds)
 
-    def fetch(self, source: Source, listing: Iterator[RemoteObject], data: Path) -> SparkFetched:
+    # How many parts a tree is divided into at least, if it can be, to be listed and scanned.
+    units: int = 48
+
+    def fetch(self, source: Source, data: Path) -> SparkFetched:
         tables = data.with_name(f"{data.name}.tables")
         tables.mkdir(mode=0o700)
-        listed, markers = self._write_listing(source, listing, data, tables)
-        make_folders((row["path"] for row in markers.rows()), data)
-        fetched = tables / "fetched"
-        fetched.mkdir()
         jobs = Jobs(self.session, self.events)
-        with landing_place(data), self._site(tables, data, source.repository, source.ref) as site:
-            task = work.task(work.download, site, fetched)
-            answers = jobs.move("download", listed, self.bounds, task)
-        parts = [answer.partition for answer in answers]
+        with self._site(tables, data, source.repository, source.ref) as site:
+            listed, markers = self._list(source, site, tables, jobs)
+            make_folders((row["path"] for row in markers.rows()), data)
+            with landing_place(data):
+                task = work.task(work.download, site, tables)
+                answers = jobs.move("download", listed, self.bounds, task)
         return SparkFetched(
             jobs=jobs,
             data=data,
             prefix=source.prefix,
             bounds=self.bounds,
-            files=Table(fetched, FETCHED, parts, listed.groups),
+            units=self.units,
+            files=table_of(answers, tables / "fetched", FETCHED),
             markers=markers,
         )
 
-    def _write_listing(
-        self, source: Source, listing: Iterator[RemoteObject], data: Path, tables: Path
+    def _list(
+        self, source: Source, site: work.Site, tables: Path, jobs: Jobs
     ) -> tuple[Table, Table]:
-        """Write the listing down as it comes, with a look at every key of it."""
-        grouping = Grouping(self.bounds.part(GROUPS_PER_PARTITION))
-        listed = PartWriter(tables / "listed", LISTED)
-        markers = PartWriter(tables / "markers", FETCHED)
-        bad: list[tuple[str, str]] = []
-        names = SortedNames(room_in(data))
-        for entry in _entries(source, listing, data):
-            path, item = entry.path, entry.item
-            if why := names.problem(entry):
-                bad.append((item.key, why))
-            elif entry.is_marker:
-                markers.add(f"{path}/", item.key, *[None] * (len(FETCHED) - 2))
-            else:
-                group, metadata = grouping.add(item.size), dump_metadata(item.metadata)
-                listed.add(path, item.key, item.content_type, metadata, item.size, group)
-        refuse_keys(bad)
-        return listed.table(grouping), markers.table()
+        """The files and the markers of a projection, listed in tasks, after a look at every key."""
+        system = FileSystem.probe(site.data)
+        if system != FileSystem():
+            # Names that this file system takes for one may be anywhere: look at the whole.
+            whole = project(source.listing(self.store), source.prefix)
+            check_projection(whole, site.data, system)
+        units = split(partial(source.level, self.store), self.units)
+        groups = self.bounds.part(GROUPS_PER_PARTITION)
+        task = work.task(list_units, site, source, tables, groups)
+        written = write_units(units, tables / "units")
+        answers = jobs.look("download", "list", written, task)
+        refuse_keys(problems_in(tables / "bad", answers))
+        listed = table_of(answers, tables / "listed", LISTED)
+        return listed, table_of(answers, tables / "markers", FETCHED)
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
         tables = data.with_name(f"{data.name}.staging")
@@ -114,14 +116,3 @@ class SparkEngine:
             yield work.Site(data, repository, ref, self.threads, file, self.shipment.open_store)
         finally:
             file.unlink()
-
-
-def _entries(source: Source, listing: Iterator[RemoteObject], data: Path) -> Iterator[Entry]:
-    entries = projected(listing, source.prefix)
-    system = FileSystem.probe(data)
-    if system == FileSystem():
-        return entries
-    # Names that this file system takes for one may be anywhere in a listing: look at the whole.
-    known = list(entries)
-    check_projection(project((entry.item for entry in known), source.prefix), data, system)
-    return iter(known)

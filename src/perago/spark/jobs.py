@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from perago.errors import BackendUnavailableError
 from perago.protocol.events import EventSink, PhaseEvent
-from perago.spark.tables import Table, ddl
-from perago.spark.work import ANSWER, Task, read_parts
+from perago.spark.tables import Places, Table, ddl
+from perago.spark.work import ANSWER, Task, read_and, read_parts
 from perago.transfer.failures import decode
-from perago.transfer.partition import Bounds, Load, pack
+from perago.transfer.partition import Bounds, Load
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,15 +27,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_TEXT = 300
+# Small part files are read several in one go.
+_ROWS_PER_READ = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one partition moved."""
+    """What one partition moved, and the parts of tables that it wrote."""
 
     partition: int
     load: Load
     deletes: int
+    parts: Mapping[str, Sequence[Load]]
+
+
+def table_of(answers: Iterable[Answer], folder: Path, schema: pa.Schema) -> Table:
+    """The table in a folder that partitions wrote parts of."""
+    wrote = [answer for answer in answers if folder.name in answer.parts]
+    wrote.sort(key=lambda answer: answer.partition)
+    return Table(folder, schema, {one.partition: one.parts[folder.name] for one in wrote})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +55,48 @@ class Jobs:
     session: Callable[[], SparkSession]
     events: EventSink
 
-    def rows(self, table: Table, places: Mapping[int, int] | None = None) -> DataFrame:
+    def rows(self, table: Table, places: Places | None = None) -> DataFrame:
         """The rows of a table; with ``places``, also the partition of each row's group."""
         partition = pa.field("partition", pa.int32())
         schema = table.schema if places is None else table.schema.append(partition)
-        # As many Spark partitions as there are part files, each with one number.
-        count = len(table.parts)
-        numbers = self.session().range(0, count, 1, max(1, count))
+        numbers = self._numbers(table, table.total().objects // _ROWS_PER_READ + 1)
         return numbers.mapInArrow(partial(read_parts, table, places), ddl(schema))
+
+    def _numbers(self, table: Table, readers: int) -> DataFrame:
+        """A number for each part file of a table, shared out among so many readers."""
+        return self.session().range(0, len(table.parts), 1, readers)
 
     def move(self, phase: str, table: Table, bounds: Bounds, task: Task) -> list[Answer]:
         """Share a table out into bounded partitions, and call a task with each."""
-        if not table.groups:
+        places = table.places(bounds)
+        if not places.partitions:
             return []
-        packed = pack(list(table.groups.values()), bounds)
-        places = dict(zip(table.groups, packed, strict=True))
-        return self.run(phase, self.rows(table, places), max(packed) + 1, task)
+        return self.run(phase, self.rows(table, places), places.partitions, task)
 
     def run(self, phase: str, frame: DataFrame, partitions: int, task: Task) -> list[Answer]:
-        """Call a task with each partition of a frame; the first error is raised."""
+        """Call a task with each partition of a frame."""
         shared = frame.repartitionById(partitions, frame["partition"])
+        return self._answers(phase, shared.mapInArrow(task, ddl(ANSWER)), partitions)
+
+    def look(self, phase: str, what: str, units: Table, task: Task) -> list[Answer]:
+        """Call a task with each part of a table of units."""
+        count = len(units.parts)
+        looking = partial(read_and, task, units)
+        frame = self._numbers(units, count).mapInArrow(looking, ddl(ANSWER))
+        return self._answers(phase, frame, count, what)
+
+    def _answers(
+        self, phase: str, frame: DataFrame, partitions: int, what: str | None = None
+    ) -> list[Answer]:
+        """What the tasks answer; the first error is raised."""
         answers: list[Answer] = []
-        with closing(self._rows(shared.mapInArrow(task, ddl(ANSWER)))) as rows:
+        with closing(self._rows(frame)) as rows:
             for row in rows:
                 if row["error"] is not None:
                     raise decode(row["error"])
-                load = Load(row["objects"], row["bytes"])
-                answers.append(Answer(row["partition"], load, row["deletes"]))
-                self._tell(phase, answers[-1], row["seconds"], f"{len(answers)}/{partitions}")
+                answers.append(_answer(row))
+                progress = f"{len(answers)}/{partitions}"
+                self._tell(phase, what, answers[-1], row["seconds"], progress)
         return answers
 
     def _rows(self, frame: DataFrame) -> Generator[dict[str, Any]]:
@@ -91,15 +117,24 @@ class Jobs:
         finally:
             session.removeTag(tag)
 
-    def _tell(self, phase: str, answer: Answer, seconds: float, progress: str) -> None:
-        details: dict[str, Any] = {
-            "partition": progress,
-            "objects": answer.load.objects,
-            "bytes": answer.load.size,
-        }
+    def _tell(
+        self, phase: str, what: str | None, answer: Answer, seconds: float, progress: str
+    ) -> None:
+        details: dict[str, Any] = {"partition": progress}
+        if what is None:
+            details |= {"objects": answer.load.objects, "bytes": answer.load.size}
+        else:
+            # What was only looked at is not told as objects: the same phase moves them too.
+            details |= {"what": what, "found": answer.load.objects}
         if answer.deletes:
             details["deletes"] = answer.deletes
         self.events(PhaseEvent("partition_done", phase, seconds, details))
+
+
+def _answer(row: dict[str, Any]) -> Answer:
+    told = json.loads(row["parts"])
+    parts = {name: [Load(*load) for load in loads] for name, loads in told.items()}
+    return Answer(row["partition"], Load(row["objects"], row["bytes"]), row["deletes"], parts)
 
 
 def _interrupt(session: SparkSession, tag: str) -> None:

@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from perago.spark import work
-from perago.spark.jobs import Answer, Jobs
+from perago.spark.jobs import Jobs, table_of
 from perago.spark.tables import (
     DELETES,
     FETCHED,
     LOCAL,
     UPLOADS,
     PartWriter,
+    Places,
     Table,
     ddl,
     dump_metadata,
 )
+from perago.spark.units import problems_in, scan_units, write_units
 from perago.transfer.inventory import listing_prefix
-from perago.transfer.partition import Bounds, Grouping, Load, pack
-from perago.transfer.paths import publish_problems, refuse_paths
+from perago.transfer.partition import Bounds
+from perago.transfer.paths import refuse_paths
 from perago.transfer.plan import SyncPlan
 from perago.transfer.port import Plan
-from perago.transfer.scan import scanned
+from perago.transfer.scan import level, refuse_special
+from perago.transfer.units import split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +54,7 @@ class SparkPlan:
     unchanged: int
 
     def __bool__(self) -> bool:
-        return bool(self.uploads.groups or self.deletes.groups)
+        return bool(self.uploads.parts or self.deletes.parts)
 
     def summary(self) -> dict[str, int]:
         uploads, deletes = self.uploads.total(), self.deletes.total()
@@ -76,6 +79,7 @@ class SparkFetched:
     data: Path
     prefix: str
     bounds: Bounds
+    units: int
     files: Table
     markers: Table
 
@@ -86,37 +90,33 @@ class SparkFetched:
     def changes(self, body_started_ns: int) -> SparkPlan:
         # A name of its own: a plan may be made more than once.
         changes = self.data.with_name(f"{self.data.name}.changes-{uuid.uuid4().hex}")
-        for name in ("", "uploads", "deletes"):
-            (changes / name).mkdir(mode=0o700)
-        local = self._write_local(changes)
-        packed = pack(list(local.groups.values()), self.bounds)
-        places = dict(zip(local.groups, packed, strict=True))
+        changes.mkdir(mode=0o700)
+        local = self._scan(changes)
+        places = local.places(self.bounds)
         gone = self.files.total().objects // _GONE_PER_PARTITION + 1
-        partitions = max([gone, *(place + 1 for place in packed)])
+        partitions = max(gone, places.partitions)
         joined = self._joined(local, places, partitions)
         open_rows = joined.mapInArrow(partial(work.decide, body_started_ns), ddl(_JOINED))
         start = listing_prefix(self.prefix)
         task = work.task(work.compare, self.data, changes, start)
         answers = self.jobs.run("diff", open_rows, partitions, task)
-        return _plan_of(answers, changes, local.total().objects)
+        uploads = table_of(answers, changes / "uploads", UPLOADS)
+        deletes = table_of(answers, changes / "deletes", DELETES)
+        unchanged = local.total().objects - uploads.total().objects
+        return SparkPlan(uploads, deletes, unchanged)
 
-    def _write_local(self, changes: Path) -> Table:
-        """Write the scan of the data folder down as it goes, with a look at every name."""
-        grouping = Grouping(self.bounds.part(GROUPS_PER_PARTITION))
-        local = PartWriter(changes / "local", LOCAL)
-        bad: list[tuple[str, str]] = []
-        for path, record in scanned(self.data):
-            name = path if record is not None else f"{path}/"
-            if problems := [(name, why) for why in publish_problems(name, self.prefix)]:
-                bad += problems
-            elif record is None:
-                local.add(name, *[None] * (len(LOCAL) - 1))
-            else:
-                local.add(name, *asdict(record).values(), grouping.add(record.size))
-        refuse_paths(bad)
-        return local.table(grouping)
+    def _scan(self, changes: Path) -> Table:
+        """What is in the data folder, scanned in tasks, after a look at every name."""
+        units = split(partial(level, self.data), self.units)
+        groups = self.bounds.part(GROUPS_PER_PARTITION)
+        task = work.task(scan_units, self.data, self.prefix, changes, groups)
+        written = write_units(units, changes / "units")
+        answers = self.jobs.look("diff", "scan", written, task)
+        refuse_special(problems_in(changes / "special", answers))
+        refuse_paths(problems_in(changes / "bad", answers))
+        return table_of(answers, changes / "local", LOCAL)
 
-    def _joined(self, local: Table, places: dict[int, int], partitions: int) -> DataFrame:
+    def _joined(self, local: Table, places: Places, partitions: int) -> DataFrame:
         """Each path with what it was and what it is; what is gone also gets a partition."""
         from pyspark.sql import functions as sql
 
@@ -131,25 +131,13 @@ class SparkFetched:
 def write_plan(plan: Plan, tables: Path, bounds: Bounds) -> SparkPlan:
     """The tables of a plan that was made in this process."""
     whole = plan.collect()
-    sizes, counts = Grouping(bounds.part(GROUPS_PER_PARTITION)), Grouping(bounds)
-    uploads = PartWriter(tables / "uploads", UPLOADS)
-    for upload in whole.uploads:
-        kept = upload.content_type, dump_metadata(upload.metadata)
-        record = asdict(upload.record).values()
-        uploads.add(upload.path, upload.key, *kept, *record, sizes.add(upload.size))
-    deletes = PartWriter(tables / "deletes", DELETES)
-    for key in whole.deletes:
-        deletes.add(key, counts.add(0))
-    return SparkPlan(uploads.table(sizes), deletes.table(counts), whole.unchanged)
-
-
-def _plan_of(answers: list[Answer], changes: Path, files: int) -> SparkPlan:
-    """Each task wrote its own part, which is one group."""
-    uploads = {answer.partition: answer.load for answer in answers if answer.load.objects}
-    deletes = {answer.partition: Load(answer.deletes) for answer in answers if answer.deletes}
-    sent = sum(load.objects for load in uploads.values())
-    return SparkPlan(
-        Table(changes / "uploads", UPLOADS, sorted(uploads), uploads),
-        Table(changes / "deletes", DELETES, sorted(deletes), deletes),
-        files - sent,
-    )
+    groups = bounds.part(GROUPS_PER_PARTITION)
+    with PartWriter(tables / "uploads", 0, UPLOADS, groups) as uploads:
+        for upload in whole.uploads:
+            kept = upload.content_type, dump_metadata(upload.metadata)
+            record = asdict(upload.record).values()
+            uploads.add(upload.path, upload.key, *kept, *record, uploads.group(upload.size))
+    with PartWriter(tables / "deletes", 0, DELETES, bounds) as deletes:
+        for key in whole.deletes:
+            deletes.add(key, deletes.group(0))
+    return SparkPlan(uploads.as_table(), deletes.as_table(), whole.unchanged)

@@ -12,15 +12,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 
-from perago.transfer.partition import Grouping, Load
+from perago.transfer.partition import Bounds, Grouping, Load, pack
 
 Row = dict[str, Any]
 
-_ROWS_PER_PART = 50_000
+_ROWS_PER_BATCH = 10_000
 
 _RECORD = {name: pa.int64() for name in ("size", "mtime_ns", "ctime_ns", "inode")}
 
@@ -49,16 +50,19 @@ UPLOADS = pa.schema(
     }
 )
 DELETES = pa.schema({"key": pa.string(), "group": pa.int32()})
+# A unit of a tree, and which task goes through it.
+UNITS = pa.schema({"unit": pa.string(), "partition": pa.int32()})
+# A name and what is wrong with it, as JSON: names on disk need not be valid UTF-8.
+PROBLEMS = pa.schema({"problem": pa.string()})
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Part files, and how much each group of their rows is to move."""
+    """Part files by number, each with how much the groups of its rows are to move."""
 
     folder: Path
     schema: pa.Schema
-    parts: Sequence[int]
-    groups: Mapping[int, Load]
+    parts: Mapping[int, Sequence[Load]]
 
     def rows(self) -> Iterator[Row]:
         """Every row, in this process."""
@@ -66,50 +70,104 @@ class Table:
             for batch in read_part(part_path(self.folder, number)):
                 yield from batch.to_pylist()
 
+    def groups(self) -> list[Load]:
+        return [load for loads in self.parts.values() for load in loads]
+
     def total(self) -> Load:
-        return sum(self.groups.values(), Load())
+        return sum(self.groups(), Load())
+
+    def places(self, bounds: Bounds) -> Places:
+        """Share the groups out into bounded partitions."""
+        packed = pack(self.groups(), bounds)
+        place = iter(packed)
+        by_part = {part: [next(place) for _ in loads] for part, loads in self.parts.items()}
+        return Places(by_part, max(packed, default=-1) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The partition of each group of a table, by part."""
+
+    by_part: Mapping[int, Sequence[int]]
+    partitions: int
 
 
 class PartWriter:
-    """Writes rows into part files that are numbered without gaps."""
+    """Writes one part file in bounded memory, whole or not at all: a task may be repeated.
 
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        folder.mkdir()
+    Without a row there is no file.
+    """
+
+    def __init__(
+        self, folder: Path, number: int, schema: pa.Schema, bounds: Bounds | None = None
+    ) -> None:
+        self.count = 0
         self._folder = folder
-        self._parts = 0
+        self._number = number
         self._schema = schema
+        self._grouping = Grouping(bounds or Bounds())
+        self._target = part_path(folder, number)
+        self._fresh = self._target.with_suffix(f".{uuid.uuid4().hex}")
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
         self._rows: list[Sequence[Any]] = []
 
     def add(self, *values: Any) -> None:
         """Take one row, with the values in the order of the schema."""
         self._rows.append(values)
-        if len(self._rows) == _ROWS_PER_PART:
+        self.count += 1
+        if len(self._rows) == _ROWS_PER_BATCH:
             self._flush()
 
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """Take rows by the names of their columns; what the schema does not have is left out."""
+        for row in rows:
+            self.add(*(row[name] for name in self._schema.names))
+
+    def group(self, size: int) -> int:
+        """The group within this part of an object that is to be moved."""
+        return self._grouping.add(size)
+
+    @property
+    def table(self) -> str:
+        return self._folder.name
+
+    @property
+    def loads(self) -> list[Load]:
+        return self._grouping.loads
+
+    def as_table(self) -> Table:
+        """A table of this part alone, when it is complete."""
+        parts = {self._number: self.loads} if self.count else {}
+        return Table(self._folder, self._schema, parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is None and self._rows:
+            self._flush()
+        if self._writer is None:
+            return
+        self._writer.close()
+        if kind is None:
+            self._fresh.replace(self._target)
+        else:
+            self._fresh.unlink()
+
     def _flush(self) -> None:
-        if self._rows:
-            columns = dict(zip(self._schema.names, zip(*self._rows, strict=True), strict=True))
-            write_part(self._folder, self._parts, self._schema, columns)
-            self._parts += 1
-            self._rows.clear()
-
-    def table(self, grouping: Grouping | None = None) -> Table:
-        """The table, when it is complete."""
-        self._flush()
-        loads = dict(enumerate(grouping.loads)) if grouping else {}
-        return Table(self._folder, self._schema, range(self._parts), loads)
+        if self._writer is None:
+            self._folder.mkdir(exist_ok=True)
+            self._writer = pa.ipc.new_stream(str(self._fresh), self._schema)
+        columns = zip(self._schema.names, zip(*self._rows, strict=True), strict=True)
+        self._writer.write_table(pa.table(dict(columns), schema=self._schema))
+        self._rows.clear()
 
 
-def write_part(
-    folder: Path, number: int, schema: pa.Schema, columns: Mapping[str, Iterable[Any]]
-) -> None:
-    """Write one part file, whole or not at all: a task may be repeated."""
-    table = pa.table({name: list(columns[name]) for name in schema.names}, schema=schema)
-    target = part_path(folder, number)
-    fresh = target.with_suffix(f".{uuid.uuid4().hex}")
-    with pa.OSFile(str(fresh), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_table(table)
-    fresh.replace(target)
+def written(*parts: PartWriter) -> dict[str, Sequence[Load]]:
+    """The tables that have a part now, with its groups."""
+    return {part.table: part.loads for part in parts if part.count}
 
 
 def read_part(path: Path) -> Iterator[pa.RecordBatch]:
@@ -120,10 +178,6 @@ def read_part(path: Path) -> Iterator[pa.RecordBatch]:
 
 def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06}.arrow"
-
-
-def as_columns(rows: Sequence[Row], schema: pa.Schema) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in schema.names}
 
 
 def dump_metadata(metadata: dict[str, str]) -> str:

@@ -6,9 +6,10 @@ here, because an exception would come back as Spark's own, with our text somewhe
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,13 +19,13 @@ from perago.spark.tables import (
     DELETES,
     FETCHED,
     UPLOADS,
+    PartWriter,
+    Places,
     Row,
     Table,
-    as_columns,
     load_metadata,
     part_path,
     read_part,
-    write_part,
 )
 from perago.transfer.failures import encode
 from perago.transfer.inventory import ObjectStore, RemoteObject
@@ -35,6 +36,7 @@ from perago.transfer.moving import (
     hash_partition,
     upload_partition,
 )
+from perago.transfer.partition import Load
 from perago.transfer.plan import Upload, is_proven_unchanged
 from perago.transfer.scan import FetchedFile, StatRecord
 
@@ -47,6 +49,7 @@ ANSWER = pa.schema(
         "objects": pa.int64(),
         "bytes": pa.int64(),
         "deletes": pa.int64(),
+        "parts": pa.string(),
         "seconds": pa.float64(),
         "error": pa.string(),
     }
@@ -75,19 +78,28 @@ class Moved:
     objects: int
     size: int
     deletes: int = 0
+    # The tables it wrote a part of, each with the groups in that part.
+    parts: Mapping[str, Sequence[Load]] = field(default_factory=dict)
 
 
-def read_parts(table: Table, places: Mapping[int, int] | None, batches: Batches) -> Batches:
+def read_parts(table: Table, places: Places | None, batches: Batches) -> Batches:
     """Each input row stands for a part file: its rows, with the partition of their group."""
+    numbers = list(table.parts)
     for batch in batches:
         for position in batch.column(0).to_pylist():
-            for part in read_part(part_path(table.folder, table.parts[position])):
+            number = numbers[position]
+            for part in read_part(part_path(table.folder, number)):
                 if places is None:
                     yield part
                 else:
-                    groups = part.column("group").to_pylist()
-                    column = pa.array([places.get(group) for group in groups], pa.int32())
-                    yield part.append_column("partition", column)
+                    place, groups = places.by_part[number], part.column("group").to_pylist()
+                    found = [None if group is None else place[group] for group in groups]
+                    yield part.append_column("partition", pa.array(found, pa.int32()))
+
+
+def read_and(task: Task, table: Table, batches: Batches) -> Batches:
+    """Call a task with the rows of part files: each step of its own would cost a Python worker."""
+    return task(read_parts(table, None, batches))
 
 
 def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batches:
@@ -104,12 +116,14 @@ def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batch
     except Exception as failure:  # noqa: BLE001  an error is an answer
         error = encode(failure)
     seconds = time.perf_counter() - started
-    values = (number, moved.objects, moved.size, moved.deletes, seconds, error)
+    parts = {name: [astuple(load) for load in loads] for name, loads in moved.parts.items()}
+    told = moved.objects, moved.size, moved.deletes, json.dumps(parts)
+    values = (number, *told, seconds, error)
     columns = {name: [value] for name, value in zip(ANSWER.names, values, strict=True)}
     yield pa.RecordBatch.from_pydict(columns, schema=ANSWER)
 
 
-def download(site: Site, fetched_folder: Path, number: int, rows: list[Row]) -> Moved:
+def download(site: Site, tables: Path, number: int, rows: list[Row]) -> Moved:
     """Download a partition and write down what came."""
     objects = [(row["path"], RemoteObject(row["key"], row["size"], "")) for row in rows]
     place = Place.beside(site.data)
@@ -119,8 +133,10 @@ def download(site: Site, fetched_folder: Path, number: int, rows: list[Row]) -> 
     for row in rows:
         came = fetched[row["path"]]
         row.update(_columns_of(came.record), md5=came.md5)
-    write_part(fetched_folder, number, FETCHED, as_columns(rows, FETCHED))
-    return Moved(len(rows), sum(row["size"] for row in rows))
+    with PartWriter(tables / "fetched", number, FETCHED) as part:
+        part.add_all(rows)
+    load = Load(len(rows), sum(row["size"] for row in rows))
+    return Moved(load.objects, load.size, parts={"fetched": [load]})
 
 
 def decide(body_started_ns: int, batches: Batches) -> Batches:
@@ -148,22 +164,26 @@ def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row])
     suspects = [row["path"] for row in there if row["before_path"] is not None]
     hashes = hash_partition(data, suspects)
     uploads = [
-        _as_upload(row, start, number)
+        _as_upload(row, start)
         for row in there
         if row["before_path"] is None or hashes[row["path"]] != row["before_md5"]
     ]
-    gone = [{"key": r["before_key"], "group": number} for r in rows if r["path"] is None]
-    if uploads:
-        write_part(changes / "uploads", number, UPLOADS, as_columns(uploads, UPLOADS))
-    if gone:
-        write_part(changes / "deletes", number, DELETES, as_columns(gone, DELETES))
-    return Moved(len(uploads), sum(row["size"] for row in uploads), len(gone))
+    gone = [{"key": row["before_key"], "group": 0} for row in rows if row["path"] is None]
+    with PartWriter(changes / "uploads", number, UPLOADS) as part:
+        part.add_all(uploads)
+    with PartWriter(changes / "deletes", number, DELETES) as part:
+        part.add_all(gone)
+    # The rows of a part are one group: a partition's worth at most.
+    sent = Load(len(uploads), sum(row["size"] for row in uploads))
+    loads = {"uploads": sent, "deletes": Load(len(gone))}
+    parts = {name: [load] for name, load in loads.items() if load.objects}
+    return Moved(sent.objects, sent.size, len(gone), parts)
 
 
-def _as_upload(row: Row, start: str, group: int) -> Row:
+def _as_upload(row: Row, start: str) -> Row:
     """A changed object keeps its content type and user metadata."""
     kept = {name: row[f"before_{name}"] for name in ("content_type", "metadata")}
-    return {**row, **kept, "key": start + row["path"], "group": group}
+    return {**row, **kept, "key": start + row["path"], "group": 0}
 
 
 def upload(site: Site, number: int, rows: list[Row]) -> Moved:

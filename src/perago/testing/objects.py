@@ -44,6 +44,16 @@ class InMemoryObjects:
 
         yield from self._faults.run("objects.list", do)
 
+    def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
+        deeper = ""
+        for item in self.list(repository, ref, prefix):
+            name, slash, _ = item.key[len(prefix) :].partition("/")
+            if not slash:
+                yield item
+            elif prefix + name != deeper:
+                deeper = prefix + name
+                yield deeper + slash
+
     def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
         def do() -> list[Change]:
             with self._lock:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.partition import Load
-from perago.transfer.port import Fetched, Plan, Source, TransferEngine
+from perago.transfer.port import Fetched, ListedEngine, Plan, Source, TransferEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Threshold:
 class ChosenBySize:
     """Small workspaces in this process, large ones with another engine."""
 
-    small: TransferEngine
+    small: ListedEngine
     large: TransferEngine
     threshold: Threshold
 
@@ -39,15 +37,22 @@ class ChosenBySize:
     def store(self) -> ObjectStore:
         return self.small.store
 
-    def fetch(self, source: Source, listing: Iterator[RemoteObject], data: Path) -> Fetched:
-        head, load = list[RemoteObject](), Load()
-        for item in listing:
-            head.append(item)
+    def fetch(self, source: Source, data: Path) -> Fetched:
+        listing = self._small_listing(source)
+        if listing is None:
+            # It lists again, in its own way: what was read so far is not held any longer.
+            return self.large.fetch(source, data)
+        return self.small.fetch_listed(source, listing, data)
+
+    def _small_listing(self, source: Source) -> list[RemoteObject] | None:
+        """The whole listing, or None as soon as it turns out to be a large one."""
+        listing, load = list[RemoteObject](), Load()
+        for item in source.listing(self.store):
+            listing.append(item)
             load += Load(1, item.size)
             if self.threshold.reached_by(load):
-                # The rest is never held here.
-                return self.large.fetch(source, chain(_drained(head), listing), data)
-        return self.small.fetch(source, iter(head), data)
+                return None
+        return listing
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
         """What changed may be little of much, or much of little: it decides for itself."""
@@ -55,10 +60,3 @@ class ChosenBySize:
         load = Load(told["uploads"] + told["deletes"], told["upload_bytes"])
         engine = self.large if self.threshold.reached_by(load) else self.small
         engine.stage(plan, staging, data)
-
-
-def _drained(items: list[RemoteObject]) -> Iterator[RemoteObject]:
-    """The items in order, each let go of when it is handed out."""
-    items.reverse()
-    while items:
-        yield items.pop()

@@ -30,10 +30,12 @@ class Engine:
     store: ObjectStore
     threads: int = 32
 
-    def fetch(
-        self, source: Source, listing: Iterator[RemoteObject], data: Path
+    def fetch(self, source: Source, data: Path) -> FetchedProjection:
+        return self.fetch_listed(source, source.listing(self.store), data)
+
+    def fetch_listed(
+        self, source: Source, listing: Iterable[RemoteObject], data: Path
     ) -> FetchedProjection:
-        """Download a projection, after a look at every key of it."""
         projection = project(listing, source.prefix)
         check_projection(projection, data, FileSystem.probe(data))
         files = self.download(source.repository, source.ref, projection, data)

@@ -28,6 +28,10 @@ class ObjectStore(Protocol):
         """Every object whose key begins with ``prefix``, in key order."""
         ...
 
+    def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
+        """The same up to the next slash: in the place of all that is deeper comes its prefix."""
+        ...
+
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         """The bytes of one object, in bounded pieces."""
         ...

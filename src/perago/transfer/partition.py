@@ -40,6 +40,10 @@ class Bounds:
     def hold(self, load: Load) -> bool:
         return load.objects <= self.objects and load.size <= self.size
 
+    def share(self, load: Load) -> float:
+        """How much of the bounds a load fills: what has no bytes fills them by its number."""
+        return max(load.objects / self.objects, load.size / self.size)
+
     def part(self, count: int) -> Bounds:
         """Bounds with ``count`` of which one fills these."""
         return Bounds(max(1, self.objects // count), max(1, self.size // count))
@@ -75,17 +79,17 @@ def pack(groups: Sequence[Load], bounds: Bounds) -> list[int]:
     """
     partitions: list[Load] = []
     places = [0] * len(groups)
-    emptiest: list[tuple[int, int]] = []
+    emptiest: list[tuple[float, int]] = []
     for number in sorted(range(len(groups)), key=lambda n: (-groups[n].size, -groups[n].objects)):
         group = groups[number]
         if emptiest and bounds.hold(partitions[emptiest[0][1]] + group):
             place = emptiest[0][1]
             partitions[place] += group
-            heapq.heapreplace(emptiest, (partitions[place].size, place))
+            heapq.heapreplace(emptiest, (bounds.share(partitions[place]), place))
         else:
             place = len(partitions)
             partitions.append(group)
-            heapq.heappush(emptiest, (group.size, place))
+            heapq.heappush(emptiest, (bounds.share(group), place))
         places[number] = place
     order = sorted(range(len(partitions)), key=lambda n: (-partitions[n].size, n))
     rank = {place: position for position, place in enumerate(order)}

@@ -145,9 +145,10 @@ class SortedNames:
     tell all names apart.
     """
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, above: str | None = None) -> None:
+        """``above``: a file, not in this listing, in whose place all of it would have to be."""
         self._room = room
-        self._files: list[str] = []
+        self._files = [] if above is None else [above]
 
     def problem(self, entry: Entry) -> str | None:
         """Why the next entry cannot be a file or folder here, or None."""

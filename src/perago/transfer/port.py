@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from perago.protocol.workspace import StagingBranch
-from perago.transfer.inventory import ObjectStore, RemoteObject, listing_prefix
+from perago.transfer.inventory import (
+    ObjectStore,
+    RemoteObject,
+    is_action,
+    listing_prefix,
+    projected,
+)
 from perago.transfer.plan import SyncPlan
+from perago.transfer.units import WHOLE, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +27,24 @@ class Source:
     ref: str
     prefix: str
 
-    def listing(self, store: ObjectStore) -> Iterator[RemoteObject]:
-        return store.list(self.repository, self.ref, listing_prefix(self.prefix))
+    def listing(self, store: ObjectStore, unit: Unit = WHOLE) -> Iterator[RemoteObject]:
+        """The objects of a unit, in key order."""
+        prefix = listing_prefix(self.prefix) + unit.start
+        if unit.is_deep:
+            return store.list(self.repository, self.ref, prefix)
+        level = store.level(self.repository, self.ref, prefix)
+        return (item for item in level if isinstance(item, RemoteObject))
+
+    def level(self, store: ObjectStore, start: str) -> Iterator[str]:
+        """The paths directly in a folder, those of folders with a slash at the end."""
+        whole = listing_prefix(self.prefix)
+        for item in store.level(self.repository, self.ref, whole + start):
+            if isinstance(item, str):
+                if not is_action(item):
+                    yield item.removeprefix(whole)
+            # The folder's own marker is in it, and no folder in it.
+            elif item.key != whole + start:
+                yield from (entry.path for entry in projected([item], self.prefix))
 
 
 @runtime_checkable
@@ -52,7 +75,18 @@ class TransferEngine(Protocol):
 
     @property
     def store(self) -> ObjectStore: ...
-    def fetch(self, source: Source, listing: Iterator[RemoteObject], data: Path) -> Fetched: ...
+    def fetch(self, source: Source, data: Path) -> Fetched:
+        """List a projection, look at every key of it, and download it."""
+        ...
+
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
         """Carry out a plan, of any engine: deletes first, so that ``a`` can become ``a/b``."""
         ...
+
+
+class ListedEngine(TransferEngine, Protocol):
+    """An engine that also takes a listing that somebody has read already."""
+
+    def fetch_listed(
+        self, source: Source, listing: Iterable[RemoteObject], data: Path
+    ) -> Fetched: ...

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
 from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.units import WHOLE, Unit
 
 _HASH_PIECE = 1 << 20
 _FINE_CLOCK_NS = 100_000_000
@@ -57,49 +58,76 @@ class LocalTree:
     folders: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing in a data folder: a file has a record, and a folder has none."""
+
+    path: str
+    record: StatRecord | None = None
+    # What else it is, which nobody can publish.
+    special: str | None = None
+
+
 def scan(folder: Path) -> LocalTree:
     """List a data folder. Refuses what cannot be published, naming it."""
     files: dict[str, StatRecord] = {}
     folders: set[str] = set()
-    for path, record in scanned(folder):
-        if record is None:
-            folders.add(path)
+    specials: list[tuple[str, str]] = []
+    for found in scanned(folder):
+        if found.special is not None:
+            specials.append((found.path, found.special))
+        elif found.record is None:
+            folders.add(found.path)
         else:
-            files[path] = record
+            files[found.path] = found.record
+    refuse_special(specials)
     return LocalTree(files, frozenset(folders))
 
 
-def scanned(folder: Path) -> Iterator[tuple[str, StatRecord | None]]:
-    """The same one by one; a folder has no record."""
-    for path, result in _walk(str(folder)):
+def scanned(folder: Path, unit: Unit = WHOLE) -> Iterator[Found]:
+    """What is in a data folder, or in a unit of it, one by one."""
+    for path, result in _walk(folder, unit):
         if stat.S_ISDIR(result.st_mode):
-            yield path, None
+            yield Found(path)
+        elif stat.S_ISLNK(result.st_mode):
+            yield Found(path, special="symlinks")
+        elif not stat.S_ISREG(result.st_mode):
+            yield Found(path, special="sockets, pipes or devices")
         elif path != ATTEMPT_MARKER:
-            yield path, StatRecord.of(result)
+            yield Found(path, StatRecord.of(result))
 
 
-def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder. A list of folders, not recursion: a body may nest very deep."""
-    waiting = [(folder, "")]
+def refuse_special(found: Iterable[tuple[str, str]]) -> None:
+    """Raise the error for the first by path, in whatever order they were found."""
+    if first := min(found, default=None):
+        path, what = first
+        raise ProjectionError(f"workspace publication does not support {what}: {shown(path)}")
+
+
+def level(folder: Path, start: str) -> Iterator[str]:
+    """The paths directly in a folder of a data folder, those of folders with a slash at the end."""
+    with os.scandir(_inside(folder, start)) as entries:
+        for entry in entries:
+            slash = "/" if entry.is_dir(follow_symlinks=False) else ""
+            yield f"{start}{entry.name}{slash}"
+
+
+def _walk(folder: Path, unit: Unit) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything in a unit. A list of folders, not recursion: a body may nest very deep."""
+    waiting = [unit.start]
     while waiting:
-        folder, start = waiting.pop()
-        with os.scandir(folder) as entries:
+        start = waiting.pop()
+        with os.scandir(_inside(folder, start)) as entries:
             for entry in entries:
                 path = start + entry.name
                 result = entry.stat(follow_symlinks=False)
-                _refuse_special(path, result.st_mode)
                 yield path, result
-                if stat.S_ISDIR(result.st_mode):
-                    waiting.append((entry.path, path + "/"))
+                if unit.is_deep and stat.S_ISDIR(result.st_mode):
+                    waiting.append(f"{path}/")
 
 
-def _refuse_special(path: str, mode: int) -> None:
-    if stat.S_ISLNK(mode):
-        raise ProjectionError(f"workspace publication does not support symlinks: {shown(path)}")
-    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise ProjectionError(
-            f"workspace publication does not support sockets, pipes or devices: {shown(path)}"
-        )
+def _inside(folder: Path, start: str) -> str:
+    return f"{folder}/{start[:-1]}" if start else str(folder)
 
 
 def shown(path: str) -> str:

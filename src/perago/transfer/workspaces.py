@@ -28,7 +28,7 @@ class LocalWorkspace:
 
     def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
         source = Source(workspace.repository, workspace.ref, prefix)
-        fetched = self._engine.fetch(source, source.listing(self._engine.store), self.data)
+        fetched = self._engine.fetch(source, self.data)
         self._fetched = fetched, self._directory.touch()
         return fetched.counts()
 

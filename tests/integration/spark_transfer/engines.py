@@ -35,6 +35,7 @@ class Engines:
     bounds: Bounds = field(default_factory=lambda: Bounds(objects=6, size=60))
     events: list[PhaseEvent] = field(default_factory=list)
     spark_threads: int = 4
+    units: int = 5
 
     @property
     def process(self) -> Engine:
@@ -49,6 +50,7 @@ class Engines:
             self.events.append,
             threads=self.spark_threads,
             bounds=self.bounds,
+            units=self.units,
         )
 
     def a_folder(self) -> Path:
@@ -58,8 +60,7 @@ class Engines:
 
     def fetch(self, engine: TransferEngine, ref: str, prefix: str) -> tuple[Fetched, Path]:
         data = self.a_folder()
-        source = Source(self.lake.repository, ref, prefix)
-        return engine.fetch(source, source.listing(engine.store), data), data
+        return engine.fetch(Source(self.lake.repository, ref, prefix), data), data
 
     def outcome(self, engine: TransferEngine, ref: str, prefix: str, body: Body) -> Outcome:
         """Everything that one attempt with an engine leads to, an error included."""

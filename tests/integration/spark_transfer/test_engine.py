@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from integration.spark_transfer.engines import Engines
+from integration.spark_transfer.engines import Body, Engines
 from integration.transfer.lake import Lake
 from integration.transfer.test_round_trip import ODD_NAMES
 from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.transfer.partition import Bounds
-from perago.transfer.port import Source, TransferEngine
+from perago.transfer.port import TransferEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,48 @@ CONTENT = st.binary(max_size=80)
 TREES = st.dictionaries(PATHS | PATHS.map(lambda path: f"{path}/"), CONTENT, max_size=9)
 
 
+# In many folders, so that each is a unit: markers, the attempt marker, actions, deep nesting.
+NESTED = {
+    **{f"p/q/{folder}/{name}": b"x" * name for folder in "abc" for name in range(3)},
+    **{f"p/{'deep/' * 12}{name}": b"1" for name in ("one", "two")},
+    "p/q/marked/": b"",
+    "p/q/a/marked/": b"",
+    "p/q/": b"",
+    "p/q-r/x": b"1",
+    "z": b"2",
+    **{f"{start}.perago-attempt.json": b"1" for start in ("", "p/q/", "p/q/a/")},
+    ACTION_PATH: ACTION_TEXT.encode(),
+    "p/_lakefs_actions/x": b"1",
+}
+RENESTED = {
+    "a/0": b"new",
+    "b/1": b"x",
+    "b/new/er": b"1",
+    "marked/": b"",
+    "p/q/a/0": b"x",
+    "z": b"2",
+    f"{'deep/' * 12}one": b"1",
+    "fresh/": b"",
+    "a/.perago-attempt.json": b"2",
+}
+FLAT = {f"f{number:02}": b"%d" % number for number in range(30)}
+# A file where a folder must be, and keys that no file can have, in several units.
+CLASHING = {
+    "a": b"1",
+    "a-b/fine": b"1",
+    "a/1": b"1",
+    "a/b/c/2": b"1",
+    "a/b/c": b"1",
+    "fine/x": b"1",
+    "b//x": b"1",
+    "c/d/../e": b"1",
+    "c/f/g": b"1",
+    "c/f/g/h/1": b"1",
+    "z": b"1",
+    "z/": b"",
+}
+
+
 def written_over(after: dict[str, bytes], data: Path) -> None:
     """Make a folder hold exactly a tree; what clashes in it is left out."""
     for entry in data.iterdir():
@@ -84,17 +127,27 @@ def written_over(after: dict[str, bytes], data: Path) -> None:
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(before=TREES, after=TREES, prefix=st.sampled_from(["", "a"]))
-@example(before={}, after={}, prefix="")
-@example(before={"a": b"1", "a/b": b"2", "b": b""}, after={}, prefix="")
-@example(
-    before={"a/b": b"1", "a/é d/": b""}, after={"b": b"1", "_lakefs_actions/x": b""}, prefix=""
+@given(
+    before=TREES, after=TREES, prefix=st.sampled_from(["", "a"]), units=st.sampled_from([1, 4, 40])
 )
-@example(before={"a/a": b"1", "b": b"2"}, after={"a": b"1", "b/b": b"3"}, prefix="a")
+@example(before={}, after={}, prefix="", units=5)
+@example(before={"a": b"1", "a/b": b"2", "b": b""}, after={}, prefix="", units=5)
+@example(
+    before={"a/b": b"1", "a/é d/": b""},
+    after={"b": b"1", "_lakefs_actions/x": b""},
+    prefix="",
+    units=5,
+)
+@example(before={"a/a": b"1", "b": b"2"}, after={"a": b"1", "b/b": b"3"}, prefix="a", units=5)
+@example(before=NESTED, after=RENESTED, prefix="", units=40)
+@example(before=NESTED, after=RENESTED, prefix="p/q", units=40)
+@example(before=FLAT, after=dict(list(FLAT.items())[::2]), prefix="", units=40)
+@example(before=CLASHING, after={}, prefix="", units=40)
 def test_generated_trees_give_the_same_tree_plan_branch_or_error(
-    engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str
+    engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str, units: int
 ) -> None:
     lake = engines.lake
+    engines.units = units
     for key in lake.listing():
         lake.client.objects_api.delete_object(lake.repository, "main", key)
     for key, content in before.items():
@@ -137,13 +190,13 @@ def test_a_refused_login_in_a_task_is_denied_as_in_this_process(
         lake.put(f"k{number}", b"x")
     ref = lake.commit()
     wrong = replace(lake.connection, secret_access_key=SecretStr("wrong"))
-    listing = [item for _, item in sorted(lake.listing(ref).items())]
-    source = Source(lake.repository, ref, "")
     stranger = Engines(replace(lake, connection=wrong), session)
+    # The worker itself may look at the tree, to divide it; its tasks may not.
+    in_tasks = replace(stranger.spark, store=lake.objects)
     found = []
-    for engine in (stranger.process, stranger.spark):
+    for engine in (stranger.process, in_tasks):
         with pytest.raises(BackendDeniedError) as caught:
-            engine.fetch(source, iter(listing[:1]), stranger.a_folder())
+            stranger.fetch(engine, ref, "")
         found.append(str(caught.value))
     assert "wrong" not in found[0] + found[1]
     # What follows holds an id of the request.
@@ -162,13 +215,66 @@ def test_each_partition_is_told_with_its_phase_and_what_it_moved(engines: Engine
     engines.outcome(engines.spark, ref, "", body)
     told = [(e.action, e.phase) for e in engines.events]
     assert {action for action, _ in told} == {"partition_done"}
-    down = [event.details for event in engines.events if event.phase == "download"]
+    looks = [event for event in engines.events if "what" in event.details]
+    assert [(event.phase, event.details) for event in looks] == [
+        ("download", {"partition": "1/1", "what": "list", "found": 10}),
+        ("diff", {"partition": "1/1", "what": "scan", "found": 9}),
+    ]
+    moves = [event for event in engines.events if event not in looks]
+    down = [event.details for event in moves if event.phase == "download"]
     assert [details["partition"] for details in down] == ["1/2", "2/2"]
     assert sum(details["objects"] for details in down) == 10
     up = [event.details for event in engines.events if event.phase == "stage"]
     assert [details.get("deletes", 0) for details in up] == [1, 0]
     assert [(details["objects"], details["bytes"]) for details in up] == [(0, 0), (1, 7)]
     assert all(event.seconds is not None for event in engines.events)
+
+
+def test_a_tree_of_many_folders_is_listed_and_scanned_by_many_tasks(engines: Engines) -> None:
+    for number in range(12):
+        engines.lake.put(f"in/{number % 4}/{number}", b"x")
+    ref = engines.lake.commit()
+    fetched, _ = engines.fetch(engines.spark, ref, "")
+    assert not fetched.changes(0)
+    for what in ("list", "scan"):
+        told = [e.details for e in engines.events if e.details.get("what") == what]
+        # The root, the folder, and the four in it.
+        assert sorted(details["partition"] for details in told) == [f"{n}/6" for n in range(1, 7)]
+        assert sum(details["found"] for details in told) == 12
+
+
+def refused_body(data: Path) -> None:
+    for folder in ("a", "b", "c"):
+        (data / folder).mkdir()
+        (data / folder / "fine").touch()
+    (data / "c" / "link").symlink_to("x")
+    (data / "b" / "link").symlink_to("x")
+    os.mkfifo(data / "b" / "pipe")
+    (data / "a" / "caf\udce9").touch()
+
+
+def unnamed_body(data: Path) -> None:
+    for path in ("a/caf\udce9", "b/\udcff/x", "_lakefs_actions/x", "p" * 200 + "/x"):
+        (data / path).parent.mkdir(parents=True, exist_ok=True)
+        (data / path).touch()
+    (data / "empty-\udcff").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (refused_body, "workspace publication does not support symlinks: b/link"),
+        (unnamed_body, "4 local paths cannot be published:"),
+    ],
+)
+def test_what_a_body_must_not_leave_in_several_units_is_the_same_error(
+    engines: Engines, body: Body, words: str
+) -> None:
+    engines.units = 40
+    ref = engines.lake.commit()
+    found = [engines.outcome(e, ref, "", body) for e in (engines.process, engines.spark)]
+    assert found[1] == found[0]
+    assert str(found[0][-2]).startswith(words)
 
 
 def test_nothing_is_left_beside_the_data_but_tables_and_no_secret_among_them(

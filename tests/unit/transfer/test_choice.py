@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,22 @@ from perago.transfer.port import Fetched, Plan, Source
 from unit.transfer.trees import record, remote
 
 SOURCE = Source("repository", "ref", "")
+
+
+@dataclass
+class Store:
+    """Only what a choice asks for: a listing, and how far it was read."""
+
+    items: list[RemoteObject]
+    read: int = 0
+
+    def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        assert (repository, ref, prefix) == ("repository", "ref", "")
+        for item in self.items:
+            self.read += 1
+            yield item
+
+
 STAGING = StagingBranch("repository", "branch")
 
 
@@ -25,10 +42,16 @@ class Recording:
     """An engine that only remembers what it was asked."""
 
     store: ObjectStore = field(default_factory=lambda: InMemoryLake().objects)
+    fetched: bool = False
     listed: list[str] | None = None
     staged: Plan | None = None
 
-    def fetch(self, source: Source, listing: Iterator[RemoteObject], data: Path) -> Fetched:
+    def fetch(self, source: Source, data: Path) -> Fetched:
+        assert source == SOURCE
+        self.fetched = True
+        return self
+
+    def fetch_listed(self, source: Source, listing: Iterable[RemoteObject], data: Path) -> Fetched:
         self.listed = [item.key for item in listing]
         return self
 
@@ -42,8 +65,11 @@ class Recording:
         return SyncPlan((), (), 0)
 
 
-def chosen(objects: int, size: int) -> tuple[Recording, Recording, ChosenBySize]:
-    small, large = Recording(), Recording()
+def chosen(
+    objects: int, size: int, listing: Iterable[RemoteObject] = ()
+) -> tuple[Recording, Recording, ChosenBySize]:
+    store: Any = Store(list(listing))
+    small, large = Recording(store), Recording(store)
     return small, large, ChosenBySize(small, large, Threshold(objects, size))
 
 
@@ -55,30 +81,24 @@ def chosen(objects: int, size: int) -> tuple[Recording, Recording, ChosenBySize]
     ],
 )
 def test_a_listing_of_three_objects_and_30_bytes(objects: int, size: int, is_large: bool) -> None:
-    small, large, engine = chosen(objects, size)
-    engine.fetch(SOURCE, iter(remote(key, 10) for key in "abc"), Path())
-    taken, other = (large, small) if is_large else (small, large)
-    assert taken.listed == ["a", "b", "c"]
-    assert other.listed is None
+    small, large, engine = chosen(objects, size, [remote(key, 10) for key in "abc"])
+    assert engine.fetch(SOURCE, Path()) is (large if is_large else small)
+    # What was read to decide is not read again by the small one; the large one lists by itself.
+    assert small.listed == (None if is_large else ["a", "b", "c"])
+    assert (small.fetched, large.fetched, large.listed) == (False, is_large, None)
 
 
 def test_an_empty_workspace_is_small() -> None:
     small, large, engine = chosen(1, 1)
-    engine.fetch(SOURCE, iter(()), Path())
-    assert (small.listed, large.listed) == ([], None)
+    engine.fetch(SOURCE, Path())
+    assert (small.listed, large.fetched) == ([], False)
 
 
 def test_only_the_head_of_a_large_listing_is_read_before_the_choice() -> None:
-    given = iter(remote(str(number)) for number in range(1000))
-    left: list[int] = []
-
-    class Looking(Recording):
-        def fetch(self, source: Source, listing: Iterator[RemoteObject], data: Path) -> Fetched:
-            left.append(sum(1 for _ in given))
-            return self
-
-    ChosenBySize(Recording(), Looking(), Threshold(10, 0)).fetch(SOURCE, given, Path())
-    assert left == [990]
+    _, large, engine = chosen(10, 0, (remote(str(number)) for number in range(1000)))
+    engine.fetch(SOURCE, Path())
+    assert large.fetched
+    assert cast("Store", engine.store).read == 10
 
 
 @pytest.mark.parametrize(

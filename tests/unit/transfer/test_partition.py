@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +88,9 @@ def test_large_files_get_partitions_of_their_own_and_small_ones_share() -> None:
 def test_bounds_that_would_hold_nothing_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Bounds(**wrong)
+
+
+def test_groups_without_bytes_fill_partitions_by_their_number() -> None:
+    """Deletes and empty files: one full partition must not make every further group a new one."""
+    places = pack([Load(10)] * 100, Bounds(objects=40, size=100))
+    assert sorted(Counter(places).values()) == [4] * 25

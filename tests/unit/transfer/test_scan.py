@@ -11,7 +11,16 @@ import pytest
 
 from perago.errors import ProjectionError
 from perago.transfer.plan import suspects
-from perago.transfer.scan import FetchedFile, LocalTree, StatRecord, hash_file, scan
+from perago.transfer.scan import (
+    FetchedFile,
+    LocalTree,
+    StatRecord,
+    hash_file,
+    level,
+    scan,
+    scanned,
+)
+from perago.transfer.units import Unit
 
 SECOND = 1_000_000_000
 
@@ -66,6 +75,38 @@ def test_sockets_and_pipes_are_refused(tmp_path: Path, make: Callable[[Path], No
     make(tmp_path / "special")
     with pytest.raises(ProjectionError, match="sockets, pipes or devices: special"):
         scan(tmp_path)
+
+
+def test_of_several_that_are_refused_the_first_by_path_is_named(tmp_path: Path) -> None:
+    for name in ("z", "m", "b", "k/a", "k/z", "c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to("x")
+    with pytest.raises(ProjectionError, match=r"symlinks: b$"):
+        scan(tmp_path)
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(ProjectionError, match=r"devices: a$"):
+        scan(tmp_path)
+
+
+def test_a_level_has_folders_with_a_slash_and_takes_no_link_for_one(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "a")
+    assert list(level(tmp_path, "")) == ["a/"]
+    assert set(level(tmp_path, "a/")) == {"a/b/", "a/file", "a/link"}
+
+
+def test_a_unit_is_scanned_with_all_below_it_or_with_what_is_directly_in_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in ("top", "a/in", "a/b/deep"):
+        (tmp_path / name).touch()
+    assert {found.path for found in scanned(tmp_path, Unit("a/"))} == {"a/in", "a/b", "a/b/deep"}
+    assert {found.path for found in scanned(tmp_path, Unit("a/", is_deep=False))} == {
+        *["a/in", "a/b"],
+    }
+    assert {found.path for found in scanned(tmp_path, Unit(is_deep=False))} == {"top", "a"}
 
 
 def _age(path: Path) -> StatRecord:
