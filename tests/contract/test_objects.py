@@ -60,11 +60,11 @@ def test_a_level_has_objects_and_in_key_order_the_prefixes_of_what_is_deeper(
     lake: LakeUnderTest, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
     monkeypatch.setattr("perago.lakefs.objects._PAGE", page)
-    keys = ["a", "a-b", "a.c/x", "a/b/1", "a/b/2", "a/c", "a//", "b/", "b/1", "p/q/r/s", "z"]
+    keys = ["/", "a", "a-b", "a.c/x", "a/b/1", "a/b/2", "a/c", "a//", "b/", "b/1", "p/q/r/s", "z"]
     for key in keys:
         lake.put("main", key, b"")
     assert level(lake, "") == [
-        *["object a", "object a-b", "a.c/", "a/", "b/", "p/", "object z"],
+        *["/", "object a", "object a-b", "a.c/", "a/", "b/", "p/", "object z"],
     ]
     # The marker of a folder is in it. A prefix that is in the middle of a name is taken as it is.
     assert level(lake, "a/") == ["a//", "a/b/", "object a/c"]

@@ -45,7 +45,7 @@ class InMemoryObjects:
         yield from self._faults.run("objects.list", do)
 
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
-        deeper = ""
+        deeper: str | None = None
         for item in self.list(repository, ref, prefix):
             name, slash, _ = item.key[len(prefix) :].partition("/")
             if not slash:

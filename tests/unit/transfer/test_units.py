@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perago.testing import InMemoryLake
@@ -107,6 +107,7 @@ def test_a_unit_knows_the_closest_file_in_whose_place_it_is() -> None:
     st.integers(1, 30),
     st.sampled_from(["", "a", "a/b", "_lakefs_actions"]),
 )
+@example(listed={"/?", "?", "//x"}, wanted=20, prefix="")
 def test_the_units_of_a_listing_give_together_what_it_gives(
     listed: set[str], wanted: int, prefix: str
 ) -> None:
