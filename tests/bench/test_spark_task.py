@@ -12,14 +12,12 @@ import lakefs_sdk
 import pytest
 
 from acceptance.world import Params, Result
+from integration.spark.connect import connect_server, gateway_of
 from integration.spark_tasks.conftest import servers, world
 from integration.spark_tasks.world import SparkWorld
 from perago import SparkWorkspace, dev, require_not_null, require_rows
-from perago.hosting import ports
-from perago.hosting.leash import Leash
 from perago.protocol.outcome import Completed
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectServer, ConnectSettings
+from perago.spark.server import ConnectSettings
 from perago.spark.session import close_session, open_session
 
 __all__ = ["servers", "world"]
@@ -36,18 +34,9 @@ ROUNDS = 3
 @pytest.fixture(scope="session")
 def spark_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server as workers start it: the embedded one is tuned for small jobs."""
-    folder = tmp_path_factory.mktemp("spark")
-    (folder / "logs").mkdir()
-    lakefs = stack.endpoints.lakefs
-    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
-    leash = Leash(folder / "watchdog.log")
-    port = ports.choose(["spark"], {})["spark"]
-    settings = ConnectSettings("bench", gateway, "local[2]")
-    server = ConnectServer(folder, port, leash, token="token", settings=settings)
-    server.start()
-    yield server.remote
-    server.stop()
-    leash.release()
+    settings = ConnectSettings("bench", gateway_of(stack.endpoints), "local[2]")
+    with connect_server(tmp_path_factory.mktemp("spark"), settings) as server:
+        yield server.remote
 
 
 def transform(events: Any) -> Any:

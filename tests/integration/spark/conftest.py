@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 
 from integration.spark.cluster import StandaloneCluster, standalone_cluster
+from integration.spark.connect import connect_server, gateway_of
 from integration.spark_tasks import world as spark_tasks
 from integration.spark_tasks.world import SparkWorld
 from integration.worker.conftest import site
 from integration.worker.harness import Site
 from perago import dev
-from perago.hosting import ports
-from perago.hosting.leash import Leash
 from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
 
@@ -25,8 +24,7 @@ Serve = Callable[[ConnectSettings], ConnectServer]
 
 @pytest.fixture(scope="session")
 def gateway(endpoints: dev.Endpoints) -> LakeFSGateway:
-    lakefs = endpoints.lakefs
-    return LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
+    return gateway_of(endpoints)
 
 
 @pytest.fixture
@@ -43,16 +41,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     with contextlib.ExitStack() as closing:
 
         def start(settings: ConnectSettings) -> ConnectServer:
-            folder = tmp_path_factory.mktemp("connect")
-            (folder / "logs").mkdir()
-            leash = Leash(folder / "watchdog.log")
-            closing.callback(leash.release)
-            port = ports.choose(["spark"], {})["spark"]
             quick = replace(settings, conf={**SMALL_JOBS, **settings.conf})
-            server = ConnectServer(folder, port, leash, token="token", settings=quick)
-            closing.callback(server.stop)
-            server.start()
-            return server
+            folder = tmp_path_factory.mktemp("connect")
+            return closing.enter_context(connect_server(folder, quick))
 
         yield start
 

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from integration.spark.connect import gateway_of
 from integration.worker.harness import until
 from perago import dev
-from perago.spark.s3a import LakeFSGateway
 from perago.spark.server import SMALL_JOBS, ConnectSettings
 from perago.spark.session import SHARES_MODULES, close_session, open_session
 from perago.worker.spark_runtime import OwnRuntime
@@ -28,9 +28,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="module")
 def settings(endpoints: dev.Endpoints) -> ConnectSettings:
-    lakefs = endpoints.lakefs
-    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
-    return ConnectSettings("test", gateway, "local[2]", {**SMALL_JOBS, SHARES_MODULES: "true"})
+    conf = {**SMALL_JOBS, SHARES_MODULES: "true"}
+    return ConnectSettings("test", gateway_of(endpoints), "local[2]", conf)
 
 
 @pytest.fixture(scope="module")

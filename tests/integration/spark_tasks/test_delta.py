@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from acceptance.world import Params, Result, Servers
+from integration.spark.connect import connect_server, gateway_of
 from integration.spark_tasks.world import EVENTS, SparkWorld
 from perago import SparkWorkspace, dev, require_rows, require_schema
-from perago.hosting import ports
-from perago.hosting.leash import Leash
 from perago.protocol.outcome import Completed
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
+from perago.spark.server import SMALL_JOBS, ConnectSettings
 
 # The jars are fetched when the server first starts.
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -32,22 +30,10 @@ SMALL = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 @pytest.fixture(scope="module")
 def delta_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("delta")
-    (folder / "logs").mkdir()
-    lakefs = stack.endpoints.lakefs
-    gateway = LakeFSGateway(lakefs.endpoint, lakefs.access_key_id, lakefs.secret_access_key)
-    leash = Leash(folder / "watchdog.log")
-    server = ConnectServer(
-        folder,
-        ports.choose(["spark"], {})["spark"],
-        leash,
-        token="token",
-        settings=ConnectSettings("delta", gateway, "local[2]", SMALL_JOBS | DELTA | SMALL),
-    )
-    server.start()
-    yield server.remote
-    server.stop()
-    leash.release()
+    conf = SMALL_JOBS | DELTA | SMALL
+    settings = ConnectSettings("delta", gateway_of(stack.endpoints), "local[2]", conf)
+    with connect_server(tmp_path_factory.mktemp("delta"), settings) as server:
+        yield server.remote
 
 
 @pytest.fixture
