@@ -16,13 +16,14 @@ from integration.worker.harness import Site
 from perago import dev
 
 
-@pytest.fixture
-def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
+@contextlib.contextmanager
+def site_on(servers: Servers, endpoints: dev.Endpoints, folder: Path) -> Iterator[Site]:
+    """A site on running servers; no worker of it outlives the block."""
     with (
         gate_before(endpoints.lakefs.endpoint) as lakefs,
         gate_before(endpoints.conductor.server_url) as conductor,
     ):
-        place = Site(servers, tmp_path, lakefs, conductor)
+        place = Site(servers, folder, lakefs, conductor)
         yield place
         for worker in place.workers:
             if not worker.has_ended():
@@ -30,3 +31,9 @@ def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator
             for pid in worker.executors():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
+    with site_on(servers, endpoints, tmp_path) as place:
+        yield place

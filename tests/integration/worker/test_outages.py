@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acceptance.world import SEED, Servers
-from integration.worker.gate import gate_before
+from integration.worker.conftest import site_on
 from integration.worker.harness import Site, until
 from perago import dev
 
@@ -19,16 +19,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[Site]:
     """A site on the session's stack, whose servers the test may stop and start."""
     servers = Servers(stack.endpoints)
-    endpoints = stack.endpoints
-    with (
-        gate_before(endpoints.lakefs.endpoint) as lakefs,
-        gate_before(endpoints.conductor.server_url) as conductor,
-    ):
-        place = Site(servers, tmp_path, lakefs, conductor)
+    with site_on(servers, stack.endpoints, tmp_path) as place:
         yield place
-        for worker in place.workers:
-            if not worker.has_ended():
-                worker.kill()
     servers.close()
 
 
