@@ -8,9 +8,9 @@
         stack.lakefs.start()
 """
 
-from perago.dev.control import Health, ServerStatus, inspect, shut_down
-from perago.dev.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
-from perago.dev.stack import Stack, default_data_dir, obtain
+from perago.servers.control import Health, ServerStatus, inspect, shut_down
+from perago.servers.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
+from perago.servers.stack import Stack, default_data_dir, obtain
 
 __all__ = [
     "ConductorEndpoint",

@@ -10,7 +10,7 @@ FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
 
 
-def patiently(seconds: float) -> Retrying:
+def retrying(seconds: float) -> Retrying:
     """Repeat a request that reads, or that done twice is done once, while LakeFS is away."""
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acceptance.world import World, write_nothing
+from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import Completed
-from perago.worker.metrics import WorkerMetrics
 
 pytestmark = pytest.mark.servers
 

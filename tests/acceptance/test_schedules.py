@@ -146,7 +146,7 @@ def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> Non
         """A Conductor that answers the old execution as if nothing had happened."""
 
         def read(self, task_id: str) -> Any:
-            from perago.protocol.fences import AttemptSnapshot
+            from perago.protocol.ports import AttemptSnapshot
 
             attempt = old.claim.attempt
             return AttemptSnapshot(

@@ -17,20 +17,19 @@ from pydantic import BaseModel, SecretStr
 
 from perago import dev
 from perago.conductor.client import ConductorAttempts
-from perago.conductor.connection import ConductorConnection
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Policy, Ports, Workspace
+from perago.protocol.job import Job, Policy, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.outcome import Outcome
 from perago.protocol.ports import Delivery, Lake
 from perago.protocol.run import run_attempt
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
-from perago.worker.bootstrap import SystemClock
+from perago.wiring.ports import SystemClock
 from perago.worker.report import Delivered, report
 
 SEED = {
@@ -218,7 +217,7 @@ class World:
     # Attempts
 
     def job(self, body: Body = write_new, **changes: Any) -> Job:
-        workspace = Workspace(
+        workspace = WorkspaceUse(
             prefix=changes.pop("prefix", "data"),
             read_only=changes.pop("read_only", False),
             check_pre=changes.pop("pre", nothing_to_check),
@@ -235,12 +234,13 @@ class World:
 
     def ports(self, lake: Lake | None = None) -> Ports:
         return Ports(
-            lake=lake or self.control,
             attempts=self.conductor,
-            workspaces=LocalWorkspaces(self.root, Engine(self.objects)),
             clock=SystemClock(),
             events=self.events.append,
             policy=self.policy,
+            storage=StoragePorts(
+                lake or self.control, LocalWorkspaces(self.root, Engine(self.objects))
+            ),
         )
 
     def run(

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.madeup import MadeUp, MadeUpShipment, path_of
 from integration.transfer.measured import peak_kilobytes
-from perago.transfer.inventory import project
+from perago.transfer.engines import Plan
+from perago.transfer.inventory import Source, project
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import build_sync_plan, suspects
-from perago.transfer.port import Plan, Source
 from perago.transfer.scan import FetchedFile, StatRecord, scan
 
 # Long after every file was written: its record alone proves it unchanged.
@@ -66,18 +66,18 @@ def plan_here(count: int, data: Path) -> Callable[[], Plan]:
 def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[], Plan]:
     from pyspark.sql import SparkSession
 
-    from perago.spark.engine import SparkEngine
-    from perago.spark.jobs import Jobs
-    from perago.spark.plan import SparkFetched
-    from perago.spark.tables import FETCHED, PartWriter, Table
-    from perago.transfer.partition import Load
+    from perago.transfer.on_spark.engine import SparkEngine
+    from perago.transfer.on_spark.jobs import Jobs
+    from perago.transfer.on_spark.plan import SparkFetched
+    from perago.transfer.on_spark.tables import FETCHED, PartWriter, Table
+    from perago.transfer.partition import TransferSize
 
     tables = data.with_name(f"{data.name}.bench")
     tables.mkdir()
     parts = {}
     known = fetched(data, count)
     for number, files in enumerate(iter(lambda: list(islice(known, _PER_PART)), [])):
-        parts[number] = [Load(len(files))]
+        parts[number] = [TransferSize(len(files))]
         with PartWriter(tables / "fetched", number, FETCHED) as part:
             for path, record in files:
                 times = record.mtime_ns, record.ctime_ns, record.inode
@@ -90,7 +90,7 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
             store = MadeUp(count)
             engine = SparkEngine(store, MadeUpShipment(store), lambda: session, lambda _: None)  # type: ignore[arg-type]
             jobs = Jobs(lambda: session, lambda _: None)
-            with engine._site(tables, data, SOURCE.repository, SOURCE.ref) as site:
+            with engine._task_context(tables, data, SOURCE.repository, SOURCE.ref) as site:
                 listed, markers = engine._list(SOURCE, site, tables, jobs)
             assert listed.total().objects == count
             files = Table(tables / "fetched", FETCHED, parts)

@@ -17,7 +17,7 @@ from integration.spark_tasks.conftest import servers, world
 from integration.spark_tasks.world import SparkWorld
 from perago import SparkWorkspace, dev, require_not_null, require_rows
 from perago.protocol.outcome import Completed
-from perago.spark.server import ConnectSettings
+from perago.servers.spark import ConnectSettings
 from perago.spark.session import close_session, open_session
 
 __all__ = ["servers", "world"]

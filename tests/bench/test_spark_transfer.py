@@ -32,8 +32,8 @@ from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import Projection
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import build_sync_plan
-from perago.transfer.removal import remove_tree
 from perago.transfer.scan import scan
+from perago.transfer.workspaces import remove_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

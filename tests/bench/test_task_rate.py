@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from integration.worker.conftest import site
-from integration.worker.harness import Site
+from integration.worker.harness import WorkerSite
 from integration.worker.test_load import BATCH, await_end, start_batch
 from perago import dev
 
@@ -22,7 +22,7 @@ __all__ = ["site"]
 TASKS, PROCESSES = 400, 4
 
 
-def rate(place: Site) -> float:
+def rate(place: WorkerSite) -> float:
     """Start all tasks, wait for all of them, count them per second."""
     started = time.perf_counter()
     for workflow in [start_batch(place, first) for first in range(0, TASKS, BATCH)]:
@@ -30,7 +30,7 @@ def rate(place: Site) -> float:
     return TASKS / (time.perf_counter() - started)
 
 
-def test_task_rate_beside_the_sdk(site: Site, endpoints: dev.Endpoints) -> None:
+def test_task_rate_beside_the_sdk(site: WorkerSite, endpoints: dev.Endpoints) -> None:
     # Without the gates of the other tests: both workers talk to Conductor directly.
     address = endpoints.conductor.server_url
     worker = site.start(slots=PROCESSES, PERAGO_LOG_LEVEL="info", CONDUCTOR_SERVER_URL=address)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from integration.transfer.lake import Lake, a_new_repository
 from perago import dev
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import Projection, project

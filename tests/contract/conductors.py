@@ -9,12 +9,11 @@ from typing import Any, Protocol
 import httpx
 
 from perago.conductor.client import ConductorAttempts
-from perago.conductor.connection import ConductorConnection
+from perago.connections import ConductorConnection
 from perago.errors import ConflictError
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Outcome
-from perago.protocol.ports import Delivery
+from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.testing import InMemoryConductor, ManualClock, TaskSettings
 
 PAYLOAD = {"params": {"depth": {"of": [1, 2]}}}

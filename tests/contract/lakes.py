@@ -10,7 +10,7 @@ import lakefs_sdk
 from pydantic import SecretStr
 
 from perago import dev
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects

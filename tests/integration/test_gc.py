@@ -15,13 +15,13 @@ from acceptance.world import World
 from integration.conftest import Perago
 from perago.errors import Disposition
 from perago.lakefs.garbage import LakeFSGarbage
+from perago.operations.gc import Item, collect
 from perago.protocol.garbage import Verdict
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery
 from perago.protocol.record import Record
 from perago.protocol.workspace import StagingBranch
-from perago.worker.garbage import Item, collect
 
 pytestmark = pytest.mark.servers
 

@@ -10,8 +10,8 @@ import typer
 from perago.cli import output
 
 if TYPE_CHECKING:
+    from perago.operations.budget import PublishTimes
     from perago.tasks.definition import TaskDefinition
-    from perago.worker.budget import PublishTimes
 
 
 def budget(
@@ -27,8 +27,8 @@ def budget(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Propose a PublishBudget for each task from a running worker's publish times."""
+    from perago.operations.budget import PublishTimes, fetch_metrics, read_publish_times
     from perago.tasks.discover import load_tasks
-    from perago.worker.budget import PublishTimes, fetch_metrics, read_publish_times
 
     definitions = load_tasks([module])
     times = read_publish_times(fetch_metrics(metrics_url or _default_url()))
@@ -56,7 +56,7 @@ def _default_url() -> str:
 
 
 def _proposal(definition: TaskDefinition, times: PublishTimes) -> dict[str, Any]:
-    from perago.worker.budget import Refusal, propose_budget
+    from perago.operations.budget import Refusal, propose_budget
 
     response = definition.controls.timeout.response_seconds
     publishes = definition.workspace is not None and not definition.workspace.read_only
@@ -82,8 +82,8 @@ def _proposal(definition: TaskDefinition, times: PublishTimes) -> dict[str, Any]
 
 
 def _print(proposal: dict[str, Any]) -> None:
+    from perago.operations.budget import as_python
     from perago.tasks.controls import PublishBudget
-    from perago.worker.budget import as_python
 
     task = proposal["task"]
     if proposal["budget"] is None:

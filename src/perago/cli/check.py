@@ -74,7 +74,7 @@ def _compare(definitions: list[TaskDefinition]) -> list[_Comparison]:
     from perago.settings import load_settings
     from perago.tasks.drift import compare_taskdefs
     from perago.tasks.taskdef import build_taskdef
-    from perago.worker.bootstrap import conductor_connection
+    from perago.wiring.connections import conductor_connection
 
     compared = []
     with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:

@@ -50,7 +50,7 @@ def up(
 ) -> None:
     """Start the stack and show where its servers are; Ctrl-C stops it."""
     from perago.dev import Stack
-    from perago.dev.control import already_up
+    from perago.servers.control import already_up
 
     directory = _directory(data_dir)
     if (running := already_up(directory, spark=not no_spark)) is not None:
@@ -89,7 +89,7 @@ def status(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 @dev_app.command()
 def env(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Print shell exports that point clients to the stack."""
-    from perago.dev.control import running_endpoints
+    from perago.servers.control import running_endpoints
 
     endpoints = running_endpoints(_directory(data_dir))
     if as_json:
@@ -105,7 +105,7 @@ def logs(
     data_dir: DataDir = None,
 ) -> None:
     """Print the logs: of one server, or of all with each line's server named."""
-    from perago.hosting.server import log_path
+    from perago.servers.server import log_path
 
     directory = _directory(data_dir)
     for name in [server] if server else list(ServerName):

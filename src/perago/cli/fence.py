@@ -9,7 +9,7 @@ import typer
 from perago.cli import output
 
 if TYPE_CHECKING:
-    from perago.lakefs.fence_admin import FenceAdmin, FenceStatus, Verification
+    from perago.operations.fence import FenceAdmin, FenceStatus, Verification
 
 fence_app = typer.Typer(
     rich_markup_mode=None,
@@ -70,9 +70,9 @@ def verify(repository: Repository, branch: Branch = None, as_json: AsJson = Fals
 
 def _admin() -> FenceAdmin:
     from perago.lakefs.control import LakeFSControl
-    from perago.lakefs.fence_admin import FenceAdmin
+    from perago.operations.fence import FenceAdmin
     from perago.settings import load_settings
-    from perago.worker.bootstrap import lakefs_connection
+    from perago.wiring.connections import lakefs_connection
 
     def leftover(branch: str, reason: str) -> None:
         output.warn(f"branch {branch!r} could not be deleted, delete it by hand: {reason}")

@@ -10,7 +10,7 @@ from perago.cli import output
 from perago.errors import BackendError
 
 if TYPE_CHECKING:
-    from perago.worker.garbage import Item, Removed, Unseen
+    from perago.operations.gc import Item, Removed, Unseen
 
 
 def gc(
@@ -27,9 +27,9 @@ def gc(
 
     from perago.conductor.client import ConductorAttempts
     from perago.lakefs.garbage import LakeFSGarbage
+    from perago.operations.gc import Item, Unseen, collect, survey
     from perago.settings import load_settings
-    from perago.worker.bootstrap import conductor_connection, lakefs_connection
-    from perago.worker.garbage import Item, Unseen, collect, survey
+    from perago.wiring.connections import conductor_connection, lakefs_connection
 
     settings = load_settings()
     connections = lakefs_connection(settings), conductor_connection(settings)

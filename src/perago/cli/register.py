@@ -27,7 +27,7 @@ def register(
     from perago.settings import load_settings
     from perago.tasks.discover import load_tasks
     from perago.tasks.taskdef import build_taskdef, taskdef_warnings
-    from perago.worker.bootstrap import conductor_connection
+    from perago.wiring.connections import conductor_connection
 
     definitions = load_tasks(targets)
     with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:

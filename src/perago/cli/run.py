@@ -48,9 +48,9 @@ def run(
     --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
     branch is still there at the end.
     """
+    from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
     from perago.tasks.discover import load_tasks
-    from perago.worker.interrupts import Interrupts
 
     given = _read_params(params)
     interrupts = Interrupts(output.note)
@@ -84,8 +84,8 @@ def _prepare(
     branch: str | None,
 ) -> Callable[[EventSink], Outcome]:
     """The run that the options ask for, still to be started."""
+    from perago.operations.local_run import Transaction, run_alone, run_in_folder
     from perago.settings import load_settings
-    from perago.worker.local_run import Transaction, run_alone, run_in_folder
 
     settings = load_settings()
     if repository is not None and branch is not None:

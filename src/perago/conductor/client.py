@@ -21,13 +21,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from perago.conductor.connection import ConductorConnection
 from perago.conductor.errors import translated
+from perago.connections import ConductorConnection
 from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
-from perago.protocol.ports import Delivery
+from perago.protocol.ports import AttemptSnapshot, Delivery
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
@@ -88,7 +87,7 @@ class ConductorAttempts:
         return _delivery(tasks[0], token) if tasks else None
 
     def read(self, task_id: str) -> AttemptSnapshot:
-        task = self._patiently()(self._get_task, task_id)
+        task = self._retrying()(self._get_task, task_id)
         return AttemptSnapshot(
             status=str(task.status),
             workflow_instance_id=task.workflow_instance_id,
@@ -102,7 +101,7 @@ class ConductorAttempts:
 
     def has_ended_before(self, workflow_instance_id: str) -> bool:
         # Conductor leaves the time of the last end on a workflow that is retried or rerun.
-        return bool(self._patiently()(self._get_workflow, workflow_instance_id).end_time)
+        return bool(self._retrying()(self._get_workflow, workflow_instance_id).end_time)
 
     def assert_answers(self) -> None:
         """Make sure that a Conductor answers here, and not just any web server.
@@ -125,7 +124,7 @@ class ConductorAttempts:
         result = _result(claim, "IN_PROGRESS")
         result.extend_lease = True
         what = f"extend the lease of task {claim.attempt.task_id}"
-        self._patiently()(self._update, result, what)
+        self._retrying()(self._update, result, what)
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
         """Post an outcome. Only for a claim that was just read and found ours."""
@@ -149,7 +148,7 @@ class ConductorAttempts:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
 
-    def _patiently(self) -> Retrying:
+    def _retrying(self) -> Retrying:
         return Retrying(
             retry=retry_if_exception_type(BackendUnavailableError),
             stop=stop_after_attempt(self._tries),

@@ -7,8 +7,8 @@ from typing import Any
 from conductor.client.http.api.metadata_resource_api import MetadataResourceApi
 
 from perago.conductor.client import connect
-from perago.conductor.connection import ConductorConnection
 from perago.conductor.errors import translated
+from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
 
 

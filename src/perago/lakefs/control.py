@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import lakefs_sdk
 from lakefs_sdk.client import LakeFSClient
 
+from perago.connections import LakeFSConnection
 from perago.errors import (
     ConflictError,
     NotFoundError,
 )
-from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import translated
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
-from perago.lakefs.patience import patiently
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.retry import retrying
 
 Answer = TypeVar("Answer")
 
@@ -193,4 +193,4 @@ class LakeFSControl:
             with translated(what):
                 return call(*args, **kwargs)
 
-        return patiently(patience)(ask)
+        return retrying(patience)(ask)

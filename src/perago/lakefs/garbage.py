@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError, NotFoundError
-from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.control import connect
 from perago.lakefs.errors import translated
 from perago.protocol.garbage import REPLACED_PREFIX, STAGING_PREFIX, FoundBranch, FoundTag

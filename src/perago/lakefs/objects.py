@@ -9,22 +9,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
+import obstore
 import urllib3
+from obstore.store import S3Store
 
+from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError
-from perago.lakefs.connection import LakeFSConnection
 from perago.lakefs.errors import from_status, translated
-from perago.lakefs.gateway import PIECE, Gateway
-from perago.lakefs.patience import patiently
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
+from perago.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, retrying
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
 
 Answer = TypeVar("Answer")
 
@@ -32,12 +40,16 @@ _PAGE = 1000
 _CONNECTIONS = 32
 
 
+PIECE = 8 << 20
+_PIECES_AHEAD = 3
+
+
 class LakeFSObjects:
     """Implements the ports ``ObjectStore`` and ``Objects``. Safe to use from many threads."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
-        self._gateway = Gateway(connection)
+        self._gateway = GatewayClient(connection)
         secret = connection.secret_access_key.get_secret_value()
         self._headers = urllib3.make_headers(basic_auth=f"{connection.access_key_id}:{secret}")
         self._http = urllib3.PoolManager(
@@ -179,7 +191,7 @@ class LakeFSObjects:
             except ValueError as error:
                 raise BackendUnavailableError(f"LakeFS could not {what}: {error}") from None
 
-        return patiently(self._connection.patience)(ask)
+        return retrying(self._connection.patience)(ask)
 
     def _repository_url(self, repository: str) -> str:
         return f"{self._connection.api}/repositories/{quote(repository, safe='')}"
@@ -224,3 +236,108 @@ def _exactly(body: bytes, length: int) -> memoryview:
 def _gateway_takes(key: str) -> bool:
     """obstore refuses control characters in keys, and drops a slash at the end."""
     return not key.endswith("/") and not any(ord(char) < 32 or ord(char) == 127 for char in key)
+
+
+class GatewayClient:
+    """Reads and writes objects. Safe to use from many threads."""
+
+    def __init__(self, connection: LakeFSConnection) -> None:
+        self._connection = connection
+        self._stores: dict[str, S3Store] = {}
+        self._lock = Lock()
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        """Ranges in order, a few of them ahead, so that hashing and writing never stop the line."""
+        store, path = self._store(repository), f"{ref}/{key}"
+        with translated(f"read object {key!r}"):
+            if size <= PIECE:
+                yield memoryview(obstore.get(store, path).bytes())
+            else:
+                yield from _read_pieces(store, path, size)
+
+    def write(
+        self, repository: str, branch: str, key: str, source: Path, content_type: str
+    ) -> None:
+        """Upload one file; a large one in parts."""
+        with translated(f"write object {key!r}"):
+            obstore.put(
+                self._store(repository),
+                f"{branch}/{key}",
+                source,
+                attributes={"Content-Type": content_type},
+                chunk_size=PIECE,
+                max_concurrency=_PIECES_AHEAD,
+            )
+
+    def _store(self, repository: str) -> S3Store:
+        with self._lock:
+            if repository not in self._stores:
+                self._stores[repository] = _open_store(self._connection, repository)
+            return self._stores[repository]
+
+
+def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
+    starts = range(0, size, PIECE)
+    with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
+
+        def ask(start: int) -> Future[Any]:
+            length = min(PIECE, size - start)
+            return ahead.submit(obstore.get_range, store, path, start=start, length=length)
+
+        pending = [ask(start) for start in starts[:_PIECES_AHEAD]]
+        for start in starts[_PIECES_AHEAD:]:
+            yield memoryview(pending.pop(0).result())
+            pending.append(ask(start))
+        for piece in pending:
+            yield memoryview(piece.result())
+
+
+def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
+    """A store that takes nothing from the AWS variables a worker's environment may hold.
+
+    obstore reads them all; what is given here wins. The service's own endpoint variable would
+    even send our requests to another server.
+    """
+    client: ClientConfig = {
+        "allow_http": connection.gateway.startswith("http://"),
+        "connect_timeout": timedelta(seconds=connection.connect_timeout),
+        "read_timeout": timedelta(seconds=connection.read_timeout),
+        # For a whole request, which moves one piece at most, also on a slow line.
+        "timeout": timedelta(seconds=4 * connection.read_timeout),
+    }
+    if connection.authorities is not None:
+        client["root_certificate"] = connection.authorities.pem
+    return S3Store(
+        repository,
+        endpoint=connection.gateway,
+        aws_endpoint_url_s3=connection.gateway,
+        credential_provider=_Credentials(connection),
+        region="us-east-1",
+        virtual_hosted_style_request=False,
+        skip_signature=False,
+        s3_express=False,
+        client_options=client,
+        # obstore repeats by itself, also a body that was cut off and a write without an answer.
+        retry_config={
+            "retry_timeout": timedelta(seconds=connection.patience),
+            "backoff": {
+                "init_backoff": timedelta(seconds=FIRST_WAIT_SECONDS),
+                "max_backoff": timedelta(seconds=LONGEST_WAIT_SECONDS),
+            },
+        },
+    )
+
+
+class _Credentials:
+    """Gives obstore the key pair when it signs, and no session token."""
+
+    def __init__(self, connection: LakeFSConnection) -> None:
+        self._connection = connection
+
+    def __call__(self) -> Any:
+        return {
+            "access_key_id": self._connection.access_key_id,
+            "secret_access_key": self._connection.secret_access_key.get_secret_value(),
+            "token": None,
+            "expires_at": None,
+        }

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.lakefs.objects import LakeFSObjects
 from perago.transfer.inventory import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class StoreShipment:
+class LakeFSStoreSerializer:
     """Packs a connection for processes that see the same folder as the same user.
 
     A file, because what a job is made of (its plan, its functions) may be shown or logged by the

@@ -21,8 +21,8 @@ import structlog
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from perago.errors import ConfigurationError
+from perago.observability.metrics import WorkerMetrics
 from perago.settings import Address, Settings
-from perago.worker.metrics import WorkerMetrics
 
 _REQUEST_SECONDS = 5.0
 _TICK_SECONDS = 0.1

@@ -5,39 +5,44 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perago.errors import BackendError, PostGuardrailViolation, PreGuardrailViolation
-from perago.protocol.checks import (
+from perago.errors import (
+    BackendError,
+    BackendUnavailableError,
+    PostGuardrailViolation,
+    PreGuardrailViolation,
+)
+from perago.protocol.events import EventSink, Phases
+from perago.protocol.garbage import local_task_id
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.protocol.job import Job, Ports, WorkspaceUse
+from perago.protocol.outcome import Completed, Outcome, failure_of
+from perago.protocol.ports import AttemptSnapshot, Lake
+from perago.protocol.run import run_attempt
+from perago.protocol.steps import (
     call_body,
     check_guardrails,
     check_result,
     checked_output,
     validate_params,
 )
-from perago.protocol.events import EventSink, Phases
-from perago.protocol.fences import AttemptSnapshot
-from perago.protocol.garbage import local_task_id
-from perago.protocol.identity import Attempt, Claim, Execution
-from perago.protocol.job import Job, Ports, Workspace
-from perago.protocol.outcome import Completed, Outcome, failure_of
-from perago.protocol.run import run_attempt
 from perago.protocol.workspace import StagingBranch
 from perago.settings import Settings
+from perago.spark.client import SparkClient
+from perago.spark.runtime import SparkRuntime, open_runtime
 from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.inventory import Projection
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
-from perago.worker.bootstrap import build_job, local_ports
-from perago.worker.channel import SparkAt
-from perago.worker.spark_choice import choose_spark
-from perago.worker.spark_client import SparkClient
-from perago.worker.spark_runtime import open_runtime
+from perago.wiring.jobs import build_job
+from perago.wiring.ports import SparkAccess, build_policy, open_ports
+from perago.wiring.spark import choose_spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def run_alone(
     """Run a task that has no workspace."""
     execution = new_execution(definition)
     attempts = AlwaysCurrent(execution.claim)
-    with local_ports(settings, events=events, attempts=attempts, with_lakefs=False) as ports:
+    with open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports:
         return run_attempt(build_job(definition), execution, {"params": params}, ports)
 
 
@@ -98,7 +103,7 @@ def run_in_folder(
     """Run a task on a folder in place; what the body does there stays."""
     job = build_job(definition)
     attempts = AlwaysCurrent(new_execution(definition).claim)
-    with local_ports(settings, events=events, attempts=attempts, with_lakefs=False) as ports:
+    with open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports:
         try:
             assert job.workspace is not None  # noqa: S101  narrows the type; the caller looked
             return Completed(_run_in_folder(job, job.workspace, params, folder.absolute(), ports))
@@ -107,7 +112,7 @@ def run_in_folder(
 
 
 def _run_in_folder(
-    job: Job, spec: Workspace, params: dict[str, Any], folder: Path, ports: Ports
+    job: Job, spec: WorkspaceUse, params: dict[str, Any], folder: Path, ports: Ports
 ) -> dict[str, Any]:
     """The steps of the life cycle that need no server."""
     phases = Phases(ports.events, ports.clock)
@@ -139,6 +144,13 @@ def _refuse_unpublishable(folder: Path, prefix: str) -> None:
     )
 
 
+def _started(runtime: SparkRuntime) -> str:
+    remote = runtime.remote(lambda: False)
+    if remote is None:
+        raise BackendUnavailableError("Spark is being stopped")
+    return remote
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A run against LakeFS that starts from where a branch is now."""
@@ -162,11 +174,17 @@ class Transaction:
         attempts = AlwaysCurrent(execution.claim)
         with (
             self._spark(execution) as spark,
-            local_ports(
-                self.settings, events=events, attempts=attempts, with_lakefs=True, **spark
+            open_ports(
+                self.settings,
+                attempts=attempts,
+                events=events,
+                policy=replace(build_policy(self.settings), replacement="off"),
+                spark=spark,
             ) as ports,
         ):
-            head = ports.lake.get_head(self.repository, self.branch)
+            assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
+            lake = ports.storage.lake
+            head = lake.get_head(self.repository, self.branch)
             workspace = {
                 "repository": self.repository,
                 "branch": self.branch,
@@ -177,38 +195,31 @@ class Transaction:
             try:
                 return run_attempt(build_job(self.definition), execution, payload, ports)
             except BaseException:
-                self._clean_up(execution, ports, complain)
+                self._clean_up(execution, lake, complain)
                 raise
 
     @contextmanager
-    def _spark(self, execution: Execution) -> Iterator[dict[str, Any]]:
-        """What the ports need for Spark; a server of the run's own is started when it is used."""
+    def _spark(self, execution: Execution) -> Iterator[SparkAccess]:
+        """How the run reaches Spark; a server of the run's own is started when it is used."""
         chosen = choose_spark(self.settings, [self.definition], SparkOptions())
         if chosen is None:
-            yield {}
+            yield SparkAccess()
             return
         with closing(open_runtime(chosen.spark)) as runtime:
-            client = SparkClient(
-                lambda: SparkAt(remote=runtime.remote(lambda: False)), [self.target]
-            )
+            client = SparkClient(lambda: _started(runtime), [self.target])
             with client.attempt(execution):
                 moves = chosen.moves_workspaces
-                yield {
-                    "open_spark": client.open,
-                    "transfer_session": client.session if moves else None,
-                }
+                yield SparkAccess(client.open, client.session if moves else None)
 
     def _sweep(self, complain: Callable[[str], None]) -> None:
         for entry in sweep(self.settings.workspace_root).failures:
             complain(f"failed to remove {entry.path}: {entry.reason}")
 
-    def _clean_up(
-        self, execution: Execution, ports: Ports, complain: Callable[[str], None]
-    ) -> None:
+    def _clean_up(self, execution: Execution, lake: Lake, complain: Callable[[str], None]) -> None:
         """Once more: an interrupt can come between making something and being set to remove it."""
         staging = StagingBranch(self.repository, execution.staging_branch_name)
         try:
-            ports.lake.delete_branch(staging)
+            lake.delete_branch(staging)
         except BackendError as error:
             complain(f"failed to clean staging workspace {staging.branch}: {error}")
         for entry in clear(self.settings.workspace_root, execution).entries:

@@ -12,9 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from perago.errors import NotFoundError
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt
-from perago.protocol.ports import Attempts, Lake
+from perago.protocol.ports import Attempts, AttemptSnapshot, Lake
 from perago.protocol.record import Record, hash_params, read_record
 from perago.protocol.workspace import Commit, WorkspaceInput
 

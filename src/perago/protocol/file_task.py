@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from perago.errors import PostGuardrailViolation, PreGuardrailViolation
-from perago.protocol.checks import Executed, call_body, check_guardrails, check_result
 from perago.protocol.ports import AttemptDirectory
 from perago.protocol.publish import Published
-from perago.protocol.steps import Pinned, Steps
+from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
 
 
 def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         pinned = steps.pin(payload)
     if (adopted := steps.adopt(pinned)) is not None:
         return adopted
-    with steps.ports.workspaces.open(steps.execution) as directory:
+    with steps.storage.workspaces.open(steps.execution) as directory:
         with phases("download") as details:
             details.update(directory.fetch(pinned.workspace, spec.prefix))
         with phases("pre_guardrails"):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import StagingName, parse_staging_name
+from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from perago.protocol.events import EventSink
-from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkSessions, Workspaces
+from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
 
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class WorkspaceUse:
     """How a task uses its workspace. The checks raise ``GuardrailViolation``.
 
     They get what the body gets: a folder (``Path``) or a Spark workspace.
@@ -36,7 +36,7 @@ class Job:
     params_model: type[BaseModel]
     result_model: type[BaseModel]
     body: Callable[..., Any]
-    workspace: Workspace | None = None
+    workspace: WorkspaceUse | None = None
     recovery: Literal["replace", "adopt"] = "replace"
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
 
@@ -61,21 +61,29 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class SparkPorts:
-    """What Spark tasks touch beyond that."""
+    """The ports that only Spark tasks use."""
 
-    sessions: SparkSessions
+    executions: SparkExecutions
     objects: Objects
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePorts:
+    """The ports that tasks with a workspace use."""
+
+    lake: Lake
+    workspaces: Workspaces
+    # None where no task of the worker is a Spark task.
+    spark: SparkPorts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Everything outside that one attempt touches."""
 
-    lake: Lake
     attempts: Attempts
-    workspaces: Workspaces
     clock: Clock
     events: EventSink
     policy: Policy = field(default_factory=Policy)
-    # None where no task of the worker is a Spark task.
-    spark: SparkPorts | None = None
+    # None where no task of the worker has a workspace.
+    storage: StoragePorts | None = None

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim, Execution
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch, WorkspaceInput
 
@@ -68,6 +67,21 @@ class Delivery:
     task_type: str
     payload: dict[str, Any]
     response_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSnapshot:
+    """A fresh read of a Conductor task."""
+
+    status: str
+    workflow_instance_id: str
+    task_id: str
+    retry_count: int
+    worker_id: str | None
+    response_timeout_seconds: float = 0.0
+    retried_task_id: str | None = None
+    # Why the attempt did not complete, in the words of whoever ended it.
+    reason: str | None = None
 
 
 class Attempts(Protocol):
@@ -154,7 +168,7 @@ class SparkSession(Protocol):
         ...
 
 
-class SparkSessions(Protocol):
+class SparkExecutions(Protocol):
     """Opens sessions; leaving the context ends one and its work, and never raises for that."""
 
     def open(

@@ -22,7 +22,9 @@ from perago.errors import (
 )
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
+    AttemptFence,
     CompleteAtInput,
+    Lease,
     MergeStaged,
     ReplaceAbandoned,
     ReturnToInput,
@@ -30,7 +32,6 @@ from perago.protocol.fences import (
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Policy
-from perago.protocol.lease import AttemptFence, Lease
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.record import EXPECTED_HEAD, Record, read_record
 from perago.protocol.workspace import Commit, StagedWorkspace, WorkspaceInput

@@ -1,7 +1,7 @@
 """Run one attempt: the way in for every kind of task.
 
-A file task's life cycle is in :mod:`perago.protocol.run_files`, a Spark task's in
-:mod:`perago.protocol.run_spark`; what they share is in :mod:`perago.protocol.steps`. Whatever a
+A file task's life cycle is in :mod:`perago.protocol.file_task`, a Spark task's in
+:mod:`perago.protocol.spark_task`; what they share is in :mod:`perago.protocol.steps`. Whatever a
 step raises becomes the attempt's outcome in one place, here.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from perago.protocol.checks import call_body, check_result, checked_output, validate_params
+from perago.errors import ConfigurationError
 from perago.protocol.events import Phases
+from perago.protocol.file_task import run_file_task
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports
 from perago.protocol.outcome import Completed, Outcome, failure_of
-from perago.protocol.run_files import run_file_task
-from perago.protocol.run_spark import run_spark_task
-from perago.protocol.steps import Steps
+from perago.protocol.spark_task import run_spark_task
+from perago.protocol.steps import Steps, call_body, check_result, checked_output, validate_params
 from perago.protocol.workspace import parse_input
 
 
@@ -26,7 +26,9 @@ def run_attempt(job: Job, execution: Execution, payload: dict[str, Any], ports: 
     try:
         if job.workspace is None:
             return Completed(_run_without_workspace(job, payload, ports, phases))
-        steps = Steps(job, job.workspace, execution, ports, phases)
+        if ports.storage is None:
+            raise ConfigurationError("LakeFS is not configured for this worker")
+        steps = Steps(job, job.workspace, execution, ports, ports.storage, phases)
         run = run_spark_task if job.kind == "spark" else run_file_task
         return Completed(run(steps, payload))
     except Exception as error:  # noqa: BLE001  the one place where failures become outcomes

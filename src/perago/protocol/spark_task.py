@@ -20,11 +20,10 @@ from perago.errors import (
     PreGuardrailViolation,
     ProjectionError,
 )
-from perago.protocol.checks import Executed, call_body, check_guardrails, check_result
 from perago.protocol.job import SparkPorts
 from perago.protocol.leftovers import Boundary
 from perago.protocol.ports import SparkSession
-from perago.protocol.steps import Pinned, Steps
+from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
 _MOST_DELETES = 1000
@@ -45,7 +44,7 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     ports = _spark_ports(steps)
     with ExitStack() as closing:
         with phases("session"):
-            opening = ports.sessions.open(steps.execution, pinned.workspace, spec.prefix)
+            opening = ports.executions.open(steps.execution, pinned.workspace, spec.prefix)
             session = closing.enter_context(opening)
         with phases("pre_guardrails"):
             view = session.workspace(pinned.workspace.ref)
@@ -186,8 +185,8 @@ class _Writable(_Run):
 
 
 def _spark_ports(steps: Steps) -> SparkPorts:
-    if steps.ports.spark is None:
+    if steps.storage.spark is None:
         raise ConfigurationError(
             "this worker has no Spark", hint="Set SPARK_REMOTE or PERAGO_SPARK_MASTER."
         )
-    return steps.ports.spark
+    return steps.storage.spark

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from perago.errors import (
     BackendError,
+    BodyError,
+    GuardrailViolation,
     InputError,
     LostReplyError,
     MixedPublicationError,
     NotFoundError,
     PublishFenceError,
+    ResultError,
     UnknownOutcomeError,
 )
 from perago.protocol.adoption import find_adoptable, recordable
-from perago.protocol.checks import Executed, check_result, checked_output, validate_params
 from perago.protocol.events import Phases
+from perago.protocol.fences import AttemptFence, Lease
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Ports, Workspace
-from perago.protocol.lease import AttemptFence, Lease
+from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import (
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
+    describe_validation,
     parse_input,
 )
 
@@ -48,9 +53,10 @@ class Steps:
     """The steps of one execution; a life cycle puts them in its order."""
 
     job: Job
-    spec: Workspace
+    spec: WorkspaceUse
     execution: Execution
     ports: Ports
+    storage: StoragePorts
     phases: Phases
 
     @property
@@ -62,7 +68,7 @@ class Steps:
         given = parse_input(payload, with_workspace=True)
         assert given.workspace is not None  # noqa: S101  narrows the type; parse_input checked
         params = validate_params(self.job, given.params)
-        space, lake = given.workspace, self.ports.lake
+        space, lake = given.workspace, self.storage.lake
         try:
             lake.get_commit(space.repository, space.ref)
         except NotFoundError as error:
@@ -84,7 +90,7 @@ class Steps:
             return None
         with self.phases("adopt") as details:
             found = find_adoptable(
-                lake=self.ports.lake,
+                lake=self.storage.lake,
                 attempts=self.ports.attempts,
                 attempt=self.execution.attempt,
                 workspace=pinned.workspace,
@@ -132,11 +138,11 @@ class Steps:
 
     def create(self, staging: StagingBranch, pinned: Pinned) -> None:
         """The branch must not exist yet; an existing one fails the attempt."""
-        self.ports.lake.create_branch(staging, pinned.workspace.ref)
+        self.storage.lake.create_branch(staging, pinned.workspace.ref)
 
     def commit(self, staging: StagingBranch, record: Record) -> StagedWorkspace:
         try:
-            return self.ports.lake.commit(staging, _message(self.job, record), record.metadata())
+            return self.storage.lake.commit(staging, _message(self.job, record), record.metadata())
         except LostReplyError as lost:
             return self._find_commit(staging, lost)
 
@@ -145,7 +151,7 @@ class Steps:
     ) -> Published:
         """Walk the publish fence with a staged commit, or with nothing (``None``)."""
         publisher = Publisher(
-            lake=self.ports.lake,
+            lake=self.storage.lake,
             clock=self.ports.clock,
             policy=self.ports.policy,
             phases=self.phases,
@@ -171,7 +177,7 @@ class Steps:
         """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
         self.phases.tell("reply_lost", error=str(lost))
         try:
-            head = self.ports.lake.get_head(staging.repository, staging.branch)
+            head = self.storage.lake.get_head(staging.repository, staging.branch)
         except BackendError as error:
             raise UnknownOutcomeError(f"the reply to the commit was lost: {lost}") from error
         found = read_record(head)
@@ -181,7 +187,7 @@ class Steps:
 
     def _delete(self, staging: StagingBranch) -> None:
         try:
-            self.ports.lake.delete_branch(staging)
+            self.storage.lake.delete_branch(staging)
         except Exception as error:  # noqa: BLE001  cleanup never changes a result
             self.phases.tell(
                 "staging_cleanup_failed",
@@ -194,3 +200,63 @@ class Steps:
 def _message(job: Job, record: Record) -> str:
     """A commit message for people; nothing reads it."""
     return f"{job.name}: {record.reference_name} of workflow {record.workflow_instance_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """The body returned a result that fits its model and Conductor."""
+
+    result: BaseModel
+    result_payload: Any
+
+
+def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
+    try:
+        return job.params_model.model_validate(params)
+    except ValidationError as error:
+        raise InputError(f"params: {describe_validation(error)}") from None
+
+
+def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
+    """Run an author's code; whatever it raises must end the attempt and not the worker."""
+    try:
+        return call()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except SystemExit as error:
+        raise BodyError(f"the {what} called sys.exit({error.code!r})") from error
+    except BaseException as error:  # asyncio.CancelledError, for one
+        raise BodyError(f"the {what} raised {type(error).__name__}: {error}") from error
+
+
+def check_guardrails(
+    check: Callable[[Path], None], data: Path, violation: type[GuardrailViolation]
+) -> None:
+    """Only a violation is a guardrail failure; anything else a guardrail raises is a failure."""
+    try:
+        call_body(lambda: check(data), "guardrail")
+    except GuardrailViolation as error:
+        raise violation(str(error)) from error
+
+
+def check_result(job: Job, value: Any) -> Executed:
+    try:
+        result = job.result_model.model_validate(value)
+        payload = result.model_dump(mode="json", by_alias=True, warnings="error")
+    except ValidationError as error:
+        raise ResultError(f"the result does not fit: {describe_validation(error)}") from None
+    except ValueError as error:
+        raise ResultError(f"the result cannot be written as JSON: {error}") from error
+    return Executed(result, payload)
+
+
+def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:
+    try:
+        size = len(json.dumps(payload, allow_nan=False).encode())
+    except ValueError as error:
+        raise ResultError(f"the result cannot be written as JSON: {error}") from error
+    if size > ports.policy.max_output_bytes:
+        raise ResultError(
+            f"the output has {size} bytes, more than the {ports.policy.max_output_bytes} allowed"
+        )
+    return payload

@@ -6,12 +6,12 @@ import hashlib
 import os
 from pathlib import Path
 
-from perago.dev.endpoints import ConductorEndpoint
 from perago.errors import SetupError
-from perago.hosting import ivy, java
-from perago.hosting.cache import Cache
-from perago.hosting.ports import LOOPBACK
-from perago.hosting.server import Command, Server, answers, emptied, environment_without
+from perago.servers.endpoints import ConductorEndpoint
+from perago.servers.loopback import LOOPBACK
+from perago.servers.server import Command, Server, answers, emptied, environment_without
+from perago.servers.toolchain import ivy, java
+from perago.servers.toolchain.cache import Cache
 
 VERSION = "3.32.3"
 _JAR = f"conductor-server-{VERSION}-boot.jar"

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs
-from perago.dev.endpoints import Endpoints
-from perago.dev.stack import SERVER_NAMES
-from perago.dev.state import LOCK_FILE, State, load
 from perago.errors import ServerError, SetupError
-from perago.hosting import process
-from perago.hosting.server import described_tail, listens, log_path
+from perago.servers import conductor, lakefs, process
+from perago.servers.endpoints import Endpoints
+from perago.servers.server import described_tail, listens, log_path
+from perago.servers.stack import SERVER_NAMES
+from perago.servers.state import LOCK_FILE, State, load
 
 
 class Health(StrEnum):

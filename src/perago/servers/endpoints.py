@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from perago.hosting.ports import LOOPBACK
-from perago.spark.server import loopback_remote
+from perago.connections import LakeFSConnection
+from perago.servers.loopback import LOOPBACK
+from perago.servers.spark import loopback_remote
 
 
 class _Value(BaseModel):
@@ -27,6 +28,13 @@ class LakeFSEndpoint(_Value):
             endpoint=f"http://{LOOPBACK}:{port}",
             access_key_id=access_key_id,
             secret_access_key=secret_access_key,
+        )
+
+    @property
+    def connection(self) -> LakeFSConnection:
+        """The same as clients in this process take it."""
+        return LakeFSConnection(
+            self.endpoint, self.access_key_id, SecretStr(self.secret_access_key)
         )
 
 

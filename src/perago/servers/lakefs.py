@@ -10,14 +10,14 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perago.dev.endpoints import LakeFSEndpoint
 from perago.errors import SetupError
-from perago.hosting import golang, tool
-from perago.hosting.cache import Cache
-from perago.hosting.leash import Leash
-from perago.hosting.ports import LOOPBACK
-from perago.hosting.progress import step
-from perago.hosting.server import Command, Server, answers, environment_without, write_private
+from perago.servers.endpoints import LakeFSEndpoint
+from perago.servers.loopback import LOOPBACK
+from perago.servers.server import Command, Server, answers, environment_without, write_private
+from perago.servers.toolchain import golang, tool
+from perago.servers.toolchain.cache import Cache
+from perago.servers.toolchain.progress import step
+from perago.servers.watchdog import Watchdog
 
 VERSION = "1.84.0"
 _MODULE = f"github.com/treeverse/lakefs@v{VERSION}"
@@ -49,12 +49,12 @@ class LakeFS(Server):
         self,
         data_dir: Path,
         port: int,
-        leash: Leash,
+        watchdog: Watchdog,
         *,
         secrets: LakeFSSecrets,
         max_batch_delay: str | None,
     ) -> None:
-        super().__init__(data_dir, port, leash)
+        super().__init__(data_dir, port, watchdog)
         self._secrets = secrets
         self._max_batch_delay = max_batch_delay
 

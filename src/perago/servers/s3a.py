@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from perago.connections import LakeFSConnection
 
 _CLOUD = "org.apache.spark.internal.io.cloud"
 # The default committer renames, which LakeFS can only do by copying the data.
@@ -17,30 +16,19 @@ COMMITTER_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFSGateway:
-    """The S3 gateway of a LakeFS, as Spark reaches it."""
-
-    endpoint: str
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
-    # A PEM file with the authorities that signed the gateway's certificate, if they are private.
-    ca_bundle: Path | None = None
-
-
-def s3a_settings(lakefs: LakeFSGateway) -> dict[str, str]:
+def s3a_settings(lakefs: LakeFSConnection) -> dict[str, str]:
     """What Spark must be told. It holds the secret: for a file of mode 0600 only."""
     hadoop = {
-        "fs.s3a.endpoint": lakefs.endpoint,
+        "fs.s3a.endpoint": lakefs.gateway,
         "fs.s3a.endpoint.region": "us-east-1",
         "fs.s3a.access.key": lakefs.access_key_id,
-        "fs.s3a.secret.key": lakefs.secret_access_key,
+        "fs.s3a.secret.key": lakefs.secret_access_key.get_secret_value(),
         # Only the keys above: the default chain would look for AWS credentials on this machine.
         "fs.s3a.aws.credentials.provider": (
             "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
         ),
         "fs.s3a.path.style.access": "true",
-        "fs.s3a.connection.ssl.enabled": str(lakefs.endpoint.startswith("https://")).lower(),
+        "fs.s3a.connection.ssl.enabled": str(lakefs.gateway.startswith("https://")).lower(),
     }
     return {
         **{f"spark.hadoop.{key}": value for key, value in hadoop.items()},

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from perago.errors import ServerError, SetupError
-from perago.hosting import ports
-from perago.hosting.leash import Leash
-from perago.hosting.process import ProcessId, end
+from perago.servers import loopback
+from perago.servers.process import ProcessId, end
+from perago.servers.watchdog import Watchdog
 
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
@@ -38,14 +38,14 @@ class Server(ABC):
     name: ClassVar[str]
     startup_seconds: ClassVar[float]
 
-    def __init__(self, data_dir: Path, port: int, leash: Leash) -> None:
+    def __init__(self, data_dir: Path, port: int, watchdog: Watchdog) -> None:
         self.home = data_dir / self.name
         self.home.mkdir(mode=0o700, exist_ok=True)
         self.log = log_path(data_dir, self.name)
         self.port = port
         # Called after every start and stop, so that a record of what runs names the right process.
         self.on_change: Callable[[], None] = lambda: None
-        self._leash = leash
+        self._watchdog = watchdog
         self._child: subprocess.Popen[bytes] | None = None
         self._identity: ProcessId | None = None
 
@@ -82,14 +82,14 @@ class Server(ABC):
         """Start the process and do not wait."""
         if self._identity is not None:
             raise ServerError(f"{self.name} runs already, with pid {self._identity.pid}")
-        if not ports.is_free(self.port):
+        if not loopback.is_free(self.port):
             raise SetupError(
                 f"port {self.port} of {self.name} is taken by another process",
                 hint="End that process, or start anew: another port is then taken.",
             )
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        self._child = self._leash.spawn(
+        self._child = self._watchdog.spawn(
             command.arguments, env=command.env, cwd=self.home, log=self.log
         )
         self._identity = ProcessId.of(self._child.pid)
@@ -158,7 +158,7 @@ def environment_without(*prefixes: str) -> dict[str, str]:
 def answers(port: int, path: str, headers: Mapping[str, str] | None = None) -> bool:
     """Whether a GET on a loopback port is answered with 200."""
     # http.client on purpose: it reads no proxy settings, which must not apply to loopback.
-    connection = http.client.HTTPConnection(ports.LOOPBACK, port, timeout=_PROBE_SECONDS)
+    connection = http.client.HTTPConnection(loopback.LOOPBACK, port, timeout=_PROBE_SECONDS)
     try:
         connection.request("GET", path, headers=dict(headers or {}))
         return connection.getresponse().status == http.client.OK
@@ -171,7 +171,7 @@ def answers(port: int, path: str, headers: Mapping[str, str] | None = None) -> b
 def listens(port: int) -> bool:
     """Whether something accepts connections on a loopback port."""
     try:
-        with socket.create_connection((ports.LOOPBACK, port), timeout=_PROBE_SECONDS):
+        with socket.create_connection((loopback.LOOPBACK, port), timeout=_PROBE_SECONDS):
             return True
     except OSError:
         return False

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from perago.connections import LakeFSConnection
 from perago.errors import SetupError
-from perago.hosting import ivy, java
-from perago.hosting.cache import Cache
-from perago.hosting.leash import Leash
-from perago.hosting.ports import LOOPBACK
-from perago.hosting.server import (
+from perago.servers.loopback import LOOPBACK
+from perago.servers.properties import write_properties
+from perago.servers.s3a import s3a_settings
+from perago.servers.server import (
     Command,
     Server,
     emptied,
@@ -24,10 +24,10 @@ from perago.hosting.server import (
     listens,
     write_private,
 )
-from perago.spark import jars
-from perago.spark.properties import write_properties
-from perago.spark.s3a import LakeFSGateway, s3a_settings
-from perago.spark.truststore import build_truststore, java_options
+from perago.servers.toolchain import ivy, java, spark_jars
+from perago.servers.toolchain.cache import Cache
+from perago.servers.truststore import build_truststore, java_options
+from perago.servers.watchdog import Watchdog
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
@@ -46,7 +46,7 @@ class ConnectSettings:
     """What a Connect server is run with. ``conf`` wins over what is set here by default."""
 
     app_name: str
-    lakefs: LakeFSGateway
+    lakefs: LakeFSConnection
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -81,9 +81,15 @@ class ConnectServer(Server):
     startup_seconds = 180.0
 
     def __init__(
-        self, data_dir: Path, port: int, leash: Leash, *, token: str, settings: ConnectSettings
+        self,
+        data_dir: Path,
+        port: int,
+        watchdog: Watchdog,
+        *,
+        token: str,
+        settings: ConnectSettings,
     ) -> None:
-        super().__init__(data_dir, port, leash)
+        super().__init__(data_dir, port, watchdog)
         self._token = token
         self._settings = settings
 
@@ -95,7 +101,7 @@ class ConnectServer(Server):
     def prepare(self) -> Command:
         executable = java.find(java.SPARK)
         cache = Cache.of_user()
-        folder = jars.find_or_fetch(cache)
+        folder = spark_jars.find_or_fetch(cache)
         scratch = emptied(self.home / "tmp")
         # An empty folder: whatever the user's spark-defaults.conf says is not for this server.
         conf = emptied(self.home / "conf")
@@ -106,7 +112,7 @@ class ConnectServer(Server):
             **environment_without("SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "LAKECTL_", "PERAGO_"),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf),
-            "SPARK_SCALA_VERSION": jars.SCALA,
+            "SPARK_SCALA_VERSION": spark_jars.SCALA,
             "JAVA_HOME": str(executable.parents[1]),
             **self._python_environment(),
         }
@@ -155,8 +161,8 @@ class ConnectServer(Server):
             merged.setdefault("spark.executorEnv.PYSPARK_PYTHON", cluster_python())
             for jar in sorted(folder.glob("*.jar")):
                 _append(merged, "spark.jars", str(jar), ",")
-        if settings.lakefs.ca_bundle is not None:
-            self._trust(settings.lakefs.ca_bundle, executable, merged)
+        if settings.lakefs.authorities is not None:
+            self._trust(settings.lakefs.authorities.file, executable, merged)
         # Last, because nothing that a user sets may open the server to others.
         return merged | {
             "spark.master": settings.master,

@@ -13,20 +13,18 @@ from typing import Self
 import platformdirs
 from filelock import FileLock, Timeout
 
-from perago.dev import conductor, lakefs
-from perago.dev.conductor import Conductor
-from perago.dev.endpoints import Endpoints
-from perago.dev.lakefs import LakeFS
-from perago.dev.state import LOCK_FILE, Secrets, State, claim, load
 from perago.errors import ServerError, SetupError
-from perago.hosting import ports, process, tool
-from perago.hosting.cache import Cache
-from perago.hosting.leash import Leash
-from perago.hosting.progress import note
-from perago.hosting.server import Server, await_healthy, log_path
-from perago.spark import jars
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
+from perago.servers import conductor, lakefs, loopback, process
+from perago.servers.conductor import Conductor
+from perago.servers.endpoints import Endpoints
+from perago.servers.lakefs import LakeFS
+from perago.servers.server import Server, await_healthy, log_path
+from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
+from perago.servers.state import LOCK_FILE, Secrets, State, claim, load
+from perago.servers.toolchain import spark_jars, tool
+from perago.servers.toolchain.cache import Cache
+from perago.servers.toolchain.progress import note
+from perago.servers.watchdog import Watchdog
 
 SERVER_NAMES = ("lakefs", "conductor", "spark")
 _WATCH_SECONDS = 0.5
@@ -43,7 +41,7 @@ def obtain(*, spark: bool = True) -> None:
     lakefs.find_or_build(cache)
     conductor.find_or_fetch(cache)
     if spark:
-        jars.find_or_fetch(cache)
+        spark_jars.find_or_fetch(cache)
 
 
 class Stack:
@@ -59,28 +57,26 @@ class Stack:
         self._lock = lock
         self._let_go = False
         log_path(data_dir, "any").parent.mkdir(mode=0o700, exist_ok=True)
-        self._leash = Leash(log_path(data_dir, "watchdog"))
+        self._watchdog = Watchdog(log_path(data_dir, "watchdog"))
         if state.ephemeral:
-            self._leash.remove_at_end(data_dir)
+            self._watchdog.remove_at_end(data_dir)
         secrets, port = state.secrets, state.ports
         self.lakefs = LakeFS(
             data_dir,
             port["lakefs"],
-            self._leash,
+            self._watchdog,
             secrets=secrets.lakefs,
             max_batch_delay=batch_delay,
         )
-        self.conductor = Conductor(data_dir, port["conductor"], self._leash)
-        keys = secrets.lakefs
-        gateway = LakeFSGateway(
-            self.lakefs.endpoint.endpoint, keys.access_key_id, keys.secret_access_key
-        )
+        self.conductor = Conductor(data_dir, port["conductor"], self._watchdog)
         self.spark = ConnectServer(
             data_dir,
             port["spark"],
-            self._leash,
+            self._watchdog,
             token=secrets.spark_token,
-            settings=ConnectSettings("perago-dev", gateway, conf=SMALL_JOBS),
+            settings=ConnectSettings(
+                "perago-dev", self.lakefs.endpoint.connection, conf=SMALL_JOBS
+            ),
         )
         for server in self.servers:
             server.on_change = self._record
@@ -194,7 +190,7 @@ class Stack:
 
     def _release(self) -> None:
         self._let_go = True
-        self._leash.release()
+        self._watchdog.release()
         self._lock.release()
 
     def _start(self, servers: Sequence[Server]) -> None:
@@ -256,5 +252,5 @@ def _next_state(data_dir: Path, *, ephemeral: bool) -> State:
     return State(
         ephemeral=ephemeral,
         secrets=before.secrets if before else Secrets.random(),
-        ports=ports.choose(SERVER_NAMES, before.ports if before else {}),
+        ports=loopback.choose(SERVER_NAMES, before.ports if before else {}),
     )

@@ -13,11 +13,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from perago.dev.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
-from perago.dev.lakefs import LakeFSSecrets
 from perago.errors import SetupError
-from perago.hosting.process import ProcessId
-from perago.hosting.server import write_private
+from perago.servers.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
+from perago.servers.lakefs import LakeFSSecrets
+from perago.servers.process import ProcessId
+from perago.servers.server import write_private
 
 _FILE = "stack.json"
 LOCK_FILE = "lock"

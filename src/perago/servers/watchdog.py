@@ -15,13 +15,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perago.hosting.process import GRACE_SECONDS, KILL_SECONDS
+from perago.servers.process import GRACE_SECONDS, KILL_SECONDS
 
-_TETHER = Path(__file__).with_name("tether.py")
+_REGISTER_AND_EXEC = Path(__file__).with_name("register_and_exec.py")
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
-class Leash:
+class Watchdog:
     """The parent's end: starts processes that the watchdog knows from their first moment."""
 
     def __init__(self, log: Path) -> None:
@@ -31,7 +31,7 @@ class Leash:
             with log.open("ab") as output:
                 # A session of its own: Ctrl-C and a closed terminal must not reach the watchdog.
                 self._watchdog = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "perago.hosting.watchdog"],
+                    [sys.executable, "-P", "-m", "perago.servers.watchdog_main"],
                     stdin=reading,
                     stdout=output,
                     stderr=output,
@@ -48,10 +48,10 @@ class Leash:
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
     ) -> subprocess.Popen[bytes]:
         """Start a server in a session of its own, its output appended to ``log``."""
-        tether = [sys.executable, "-I", "-S", str(_TETHER), str(self._pipe)]
+        register = [sys.executable, "-I", "-S", str(_REGISTER_AND_EXEC), str(self._pipe)]
         with log.open("ab") as output:
             return subprocess.Popen(
-                [*tether, *command],
+                [*register, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

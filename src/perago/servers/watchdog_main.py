@@ -1,7 +1,8 @@
 """The process that outlives a killed parent just long enough to end its servers.
 
-Run as ``python -m perago.hosting.watchdog`` by :mod:`perago.hosting.leash`, with the reading end
-of a pipe as its standard input. Lines are ``server PID``, ``remove DIRECTORY`` and ``release``.
+Run as ``python -m perago.servers.watchdog_main`` by :mod:`perago.servers.watchdog`, with the
+reading end of a pipe as its standard input. It takes the lines ``server PID``,
+``remove DIRECTORY`` and ``release``.
 The end of the file without a ``release`` means that the parent is gone, however it went: the
 kernel closes a pipe for a process that got ``kill -9`` too.
 """
@@ -12,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-from perago.hosting import process
+from perago.servers import process
 
 
 def watch(lines: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ from types import ModuleType
 
 from packaging.requirements import Requirement
 
-from perago.hosting.cache import Cache
+from perago.servers.toolchain.cache import Cache
 
 # What `import perago` and the function that moves objects need; the rest stays with the worker.
 _ROOTS = ("pydantic", "lakefs-sdk", "obstore", "urllib3", "tenacity", "psutil")

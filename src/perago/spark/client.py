@@ -1,7 +1,5 @@
-"""An executor's way to Spark: it asks its supervisor where Spark is, and opens sessions there.
-
-Whoever needs Spark asks, and only then: a Spark task for its own session, and the transfer of a
-workspace that turns out to be large.
+"""The sessions of an attempt, opened when they are needed: by a Spark task, and by the transfer of
+a workspace that turns out to be large.
 """
 
 from __future__ import annotations
@@ -12,32 +10,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perago.errors import BackendUnavailableError
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
+from perago.spark.executions import translated
 from perago.spark.session import end_session, open_session
-from perago.spark.sessions import translated
-from perago.worker.channel import SparkAt
 
 
 class SparkClient:
-    """``find`` asks the supervisor. Used by one thread, for one attempt at a time."""
+    """Opens the sessions of one attempt at a time. Used by one thread."""
 
-    def __init__(self, find: Callable[[], SparkAt], targets: Sequence[str]) -> None:
-        self._find = find
+    def __init__(self, find_remote: Callable[[], str], targets: Sequence[str]) -> None:
+        """``find_remote`` returns the connection string, or raises why there is none."""
+        self._find_remote = find_remote
         self._targets = targets
         self._execution_id = ""
         self._session: Any = None
 
     def open(self, execution_id: str) -> Any:
         """A session of an execution's own, with the author's modules on a cluster."""
-        there = self._find()
-        if there.remote is None:
-            raise BackendUnavailableError(there.why, hint=there.hint)
+        remote = self._find_remote()
         # What is shipped from there is on the server when the session is open.
         with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
             return open_session(
-                there.remote,
+                remote,
                 execution_id,
                 artifacts=lambda: build_artifacts(self._targets, Path(folder)),
             )

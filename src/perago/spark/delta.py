@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from perago.spark import jars
+from perago.servers.toolchain import spark_jars
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -32,7 +32,7 @@ def with_delta(conf: Mapping[str, str], delta: str | None) -> dict[str, str]:
     extensions = conf.get("spark.sql.extensions", "")
     if _ARTIFACT not in packages:
         spark = ".".join(version("pyspark").split(".")[:2])
-        packages = _joined(packages, f"{_ARTIFACT}{spark}_{jars.SCALA}:{delta}")
+        packages = _joined(packages, f"{_ARTIFACT}{spark}_{spark_jars.SCALA}:{delta}")
     if _EXTENSION not in extensions:
         extensions = _joined(extensions, _EXTENSION)
     return {

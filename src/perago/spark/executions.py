@@ -22,7 +22,7 @@ OpenSession = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectSession:
+class ConnectExecution:
     """Implements ``SparkSession`` of the protocol's ports."""
 
     session: Any
@@ -55,8 +55,8 @@ class ConnectSession:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectSessions:
-    """Implements ``SparkSessions``. ``open_session`` takes an execution's id."""
+class ConnectExecutions:
+    """Implements ``SparkExecutions``. ``open_session`` takes an execution's id."""
 
     store: ObjectStore
     open_session: OpenSession
@@ -64,10 +64,10 @@ class ConnectSessions:
     @contextmanager
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
-    ) -> Iterator[ConnectSession]:
+    ) -> Iterator[ConnectExecution]:
         with translated("open a session"):
             session = self.open_session(execution.id)
-        opened = ConnectSession(session, self.store, workspace.repository, prefix)
+        opened = ConnectExecution(session, self.store, workspace.repository, prefix)
         try:
             yield opened
         finally:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from perago.servers.s3a import COMMITTER_SETTINGS
 from perago.spark.artifacts import build_artifacts
 from perago.spark.child import answer
-from perago.spark.s3a import COMMITTER_SETTINGS
 from perago.spark.session import close_session, open_session
 
 _HADOOP = "spark.hadoop.fs.s3a"

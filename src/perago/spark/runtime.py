@@ -2,7 +2,7 @@
 
 Its own is started by the first attempt that needs it. A thread of its own starts it, watches it,
 and starts it again when it dies, after a pause that grows. It ends with the worker: when the
-supervisor is killed, the watchdog of :mod:`perago.hosting.leash` ends it.
+supervisor is killed, the watchdog of :mod:`perago.servers.watchdog` ends it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Protocol
 import structlog
 
 from perago.errors import BackendError, BackendUnavailableError, PeragoError, ServerError
-from perago.hosting import ports
-from perago.hosting.leash import Leash
-from perago.hosting.server import log_path
+from perago.servers import loopback
+from perago.servers.server import log_path
+from perago.servers.spark import ConnectServer, ConnectSettings
+from perago.servers.watchdog import Watchdog
 from perago.spark import child
-from perago.spark.server import ConnectServer, ConnectSettings
-from perago.spark.settings import ForeignSpark, OwnSpark
+from perago.spark.settings import ExternalSpark, ManagedSpark
 
 _TICK_SECONDS = 0.2
 _LONGEST_PAUSE = 30.0
@@ -49,14 +49,14 @@ class SparkRuntime(Protocol):
     def close(self) -> None: ...
 
 
-def open_runtime(spark: ForeignSpark | OwnSpark) -> SparkRuntime:
+def open_runtime(spark: ExternalSpark | ManagedSpark) -> SparkRuntime:
     """The runtime for resolved settings; nothing is started yet."""
-    if isinstance(spark, ForeignSpark):
-        return ForeignRuntime(spark.remote.get_secret_value())
-    return OwnRuntime(spark.connect)
+    if isinstance(spark, ExternalSpark):
+        return ExternalRuntime(spark.remote.get_secret_value())
+    return ManagedRuntime(spark.connect)
 
 
-class ForeignRuntime:
+class ExternalRuntime:
     """A server that others run."""
 
     def __init__(self, remote: str) -> None:
@@ -72,7 +72,7 @@ class ForeignRuntime:
         """It is not ours to stop."""
 
 
-class OwnRuntime:
+class ManagedRuntime:
     """A server that this worker runs."""
 
     def __init__(self, settings: ConnectSettings) -> None:
@@ -115,26 +115,26 @@ class OwnRuntime:
     def _keep(self) -> None:
         folder = Path(tempfile.mkdtemp(prefix="perago-spark-"))
         log_path(folder, "any").parent.mkdir(mode=0o700)
-        leash = Leash(log_path(folder, "watchdog"))
-        leash.remove_at_end(folder)
+        watchdog = Watchdog(log_path(folder, "watchdog"))
+        watchdog.remove_at_end(folder)
         deaths = 0
         try:
             while not self._closing.is_set():
                 began = time.monotonic()
-                self._live_once(folder, leash)
+                self._live_once(folder, watchdog)
                 lived = time.monotonic() - began
                 deaths = 1 if lived > _GOOD_LIFE_SECONDS else deaths + 1
                 self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
         finally:
-            leash.release()
+            watchdog.release()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _live_once(self, folder: Path, leash: Leash) -> None:
+    def _live_once(self, folder: Path, watchdog: Watchdog) -> None:
         """One life of the server, from its start to its end, whoever ends it."""
         # A new port and a new token each time: nobody else may have taken the old port since.
-        port = ports.choose(["spark"], {})["spark"]
+        port = loopback.choose(["spark"], {})["spark"]
         token = secrets.token_urlsafe(32)
-        server = ConnectServer(folder, port, leash, token=token, settings=self._settings)
+        server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
             self._start(server)
             while not self._closing.wait(_TICK_SECONDS):

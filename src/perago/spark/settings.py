@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
+from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
+from perago.servers.properties import read_properties
+from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
 from perago.spark.delta import installed_delta, with_delta
-from perago.spark.properties import read_properties
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
 from perago.spark.session import SHARES_MODULES
 
 CONF_PREFIX = "PERAGO_SPARK_CONF_"
@@ -45,7 +45,7 @@ class SparkOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignSpark:
+class ExternalSpark:
     """Somebody else's Connect server."""
 
     remote: SecretStr
@@ -58,7 +58,7 @@ class ForeignSpark:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSpark:
+class ManagedSpark:
     """A Connect server that the worker starts."""
 
     connect: ConnectSettings
@@ -73,16 +73,16 @@ class OwnSpark:
     def described(self) -> dict[str, str]:
         """For the log: what was resolved, with secrets masked."""
         shown = {key: mask(key, value) for key, value in sorted(self.conf.items())}
-        gateway = self.connect.lakefs.endpoint
+        gateway = self.connect.lakefs.gateway
         return {"spark.master": self.connect.master, "s3_gateway": gateway, **shown}
 
 
 def resolve_spark(
     settings: Settings,
-    lakefs: LakeFSGateway,
+    lakefs: LakeFSConnection,
     options: SparkOptions,
     environment: Mapping[str, str],
-) -> ForeignSpark | OwnSpark:
+) -> ExternalSpark | ManagedSpark:
     """``SPARK_REMOTE`` wins; else the command line, then variables, then the properties file."""
     if settings.spark_remote is not None:
         if options.given:
@@ -91,7 +91,7 @@ def resolve_spark(
                 hint="Unset SPARK_REMOTE to have the worker start its own Spark, or leave the "
                 "options out.",
             )
-        return ForeignSpark(settings.spark_remote)
+        return ExternalSpark(settings.spark_remote)
     file = settings.spark_properties
     conf = {
         **(read_properties(file) if file is not None else {}),
@@ -110,7 +110,7 @@ def resolve_spark(
     connect = ConnectSettings("perago", lakefs, master, conf)
     if connect.is_local:
         connect = ConnectSettings("perago", lakefs, master, {**conf, SHARES_MODULES: "true"})
-    return OwnSpark(connect, conf)
+    return ManagedSpark(connect, conf)
 
 
 def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:

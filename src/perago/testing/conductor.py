@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from perago.errors import ConflictError, NotFoundError
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
-from perago.protocol.ports import Delivery
+from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.testing.clock import ManualClock
 from perago.testing.faults import Faults
 from perago.testing.workflows import Task, TaskSettings, Workflow

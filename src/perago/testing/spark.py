@@ -93,7 +93,7 @@ class InMemorySparkSession:
 
 
 class InMemorySpark:
-    """Implements ``SparkSessions``; ``sessions`` are all that were ever opened."""
+    """Implements ``SparkExecutions``; ``sessions`` are all that were ever opened."""
 
     def __init__(self, lake: InMemoryLake) -> None:
         self._lake = lake

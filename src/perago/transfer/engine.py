@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.protocol.workspace import StagingBranch
-from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, project
+from perago.transfer.engines import Plan
+from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.moving import (
-    Place,
+    DownloadTarget,
     delete_partition,
     download_partition,
     hash_partition,
@@ -18,9 +19,8 @@ from perago.transfer.moving import (
 )
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
-from perago.transfer.port import Plan, Source
-from perago.transfer.removal import remove_tree
 from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.workspaces import remove_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Engine:
     ) -> dict[str, FetchedFile]:
         """Write every file of a projection below ``folder``."""
         make_folders(projection.markers, folder)
-        with landing_place(folder) as place:
+        with download_target(folder) as place:
             return download_partition(
                 self.store, repository, ref, projection.files.items(), place, self.threads
             )
@@ -84,14 +84,14 @@ class FetchedProjection:
 
 
 @contextmanager
-def landing_place(data: Path) -> Iterator[Place]:
+def download_target(data: Path) -> Iterator[DownloadTarget]:
     """Where a download goes; what still lands after the block finds no place to do so."""
-    place = Place.beside(data)
+    place = DownloadTarget.beside(data)
     place.landing.mkdir(mode=0o700)
     try:
         yield place
     finally:
-        # Moved away first: while a tree is being removed, more could land in it.
+        # PartitionResult away first: while a tree is being removed, more could land in it.
         remove_tree(place.landing.rename(place.landing.with_suffix(".over")))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -11,40 +11,10 @@ from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import (
     ObjectStore,
     RemoteObject,
-    is_action,
-    listing_prefix,
-    projected,
+    Source,
 )
+from perago.transfer.partition import TransferSize
 from perago.transfer.plan import SyncPlan
-from perago.transfer.units import WHOLE, Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A projection at a commit."""
-
-    repository: str
-    ref: str
-    prefix: str
-
-    def listing(self, store: ObjectStore, unit: Unit = WHOLE) -> Iterator[RemoteObject]:
-        """The objects of a unit, in key order."""
-        prefix = listing_prefix(self.prefix) + unit.start
-        if unit.is_deep:
-            return store.list(self.repository, self.ref, prefix)
-        level = store.level(self.repository, self.ref, prefix)
-        return (item for item in level if isinstance(item, RemoteObject))
-
-    def level(self, store: ObjectStore, start: str) -> Iterator[str]:
-        """The paths directly in a folder, those of folders with a slash at the end."""
-        whole = listing_prefix(self.prefix)
-        for item in store.level(self.repository, self.ref, whole + start):
-            if isinstance(item, str):
-                if not is_action(item):
-                    yield item.removeprefix(whole)
-            # The folder's own marker is in it, and no folder in it.
-            elif item.key != whole + start:
-                yield from (entry.path for entry in projected([item], self.prefix))
 
 
 @runtime_checkable
@@ -90,3 +60,54 @@ class ListedEngine(TransferEngine, Protocol):
     def fetch_listed(
         self, source: Source, listing: Iterable[RemoteObject], data: Path
     ) -> Fetched: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """From where on a workspace counts as large; 0 means that this one never decides."""
+
+    objects: int
+    size: int
+
+    def __bool__(self) -> bool:
+        return self.objects > 0 or self.size > 0
+
+    def reached_by(self, load: TransferSize) -> bool:
+        return (0 < self.objects <= load.objects) or (0 < self.size <= load.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBySize:
+    """Small workspaces in this process, large ones with another engine."""
+
+    small: ListedEngine
+    large: TransferEngine
+    threshold: Threshold
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.small.store
+
+    def fetch(self, source: Source, data: Path) -> Fetched:
+        listing = self._small_listing(source)
+        if listing is None:
+            # It lists again, in its own way: what was read so far is not held any longer.
+            return self.large.fetch(source, data)
+        return self.small.fetch_listed(source, listing, data)
+
+    def _small_listing(self, source: Source) -> list[RemoteObject] | None:
+        """The whole listing, or None as soon as it turns out to be a large one."""
+        listing, load = list[RemoteObject](), TransferSize()
+        for item in source.listing(self.store):
+            listing.append(item)
+            load += TransferSize(1, item.size)
+            if self.threshold.reached_by(load):
+                return None
+        return listing
+
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+        """What changed may be little of much, or much of little: it decides for itself."""
+        told = plan.summary()
+        load = TransferSize(told["uploads"] + told["deletes"], told["upload_bytes"])
+        engine = self.large if self.threshold.reached_by(load) else self.small
+        engine.stage(plan, staging, data)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from perago.transfer.subtrees import WHOLE, Subtree
+
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
@@ -109,3 +111,31 @@ def projected(objects: Iterable[RemoteObject], prefix: str) -> Iterator[Entry]:
 def listing_prefix(prefix: str) -> str:
     """What to ask a listing for, so that ``audio`` does not bring ``audio-archive/``."""
     return f"{prefix}/" if prefix else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A projection at a commit."""
+
+    repository: str
+    ref: str
+    prefix: str
+
+    def listing(self, store: ObjectStore, unit: Subtree = WHOLE) -> Iterator[RemoteObject]:
+        """The objects of a unit, in key order."""
+        prefix = listing_prefix(self.prefix) + unit.start
+        if unit.is_deep:
+            return store.list(self.repository, self.ref, prefix)
+        level = store.level(self.repository, self.ref, prefix)
+        return (item for item in level if isinstance(item, RemoteObject))
+
+    def level(self, store: ObjectStore, start: str) -> Iterator[str]:
+        """The paths directly in a folder, those of folders with a slash at the end."""
+        whole = listing_prefix(self.prefix)
+        for item in store.level(self.repository, self.ref, whole + start):
+            if isinstance(item, str):
+                if not is_action(item):
+                    yield item.removeprefix(whole)
+            # The folder's own marker is in it, and no folder in it.
+            elif item.key != whole + start:
+                yield from (entry.path for entry in projected([item], self.prefix))

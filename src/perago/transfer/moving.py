@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.pool import ByteBudget, run_over
 from perago.transfer.scan import FetchedFile, StatRecord, hash_file, shown
 
 _DELETES_PER_CALL = 1000
@@ -27,8 +29,11 @@ _MOST_PER_OBJECT = 32 << 20
 _MOST_IN_MEMORY = 96 << 20
 
 
+Item = TypeVar("Item")
+
+
 @dataclass(frozen=True, slots=True)
-class Place:
+class DownloadTarget:
     """Where a download goes: each file is written in ``landing`` and then put in place whole.
 
     Whoever started the download removes the landing folder when it is over. A Spark task that
@@ -39,7 +44,7 @@ class Place:
     landing: Path
 
     @classmethod
-    def beside(cls, data: Path) -> Place:
+    def beside(cls, data: Path) -> DownloadTarget:
         """With a landing folder on the same file system, outside of the data folder."""
         return cls(data, data.with_name(f"{data.name}.landing"))
 
@@ -49,7 +54,7 @@ def download_partition(
     repository: str,
     ref: str,
     objects: Iterable[tuple[str, RemoteObject]],
-    place: Place,
+    place: DownloadTarget,
     threads: int,
 ) -> dict[str, FetchedFile]:
     """Write objects, each given with its path, below the data folder."""
@@ -176,3 +181,69 @@ def _write_all(descriptor: int, piece: memoryview) -> int:
 
 def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (keys[start : start + size] for start in range(0, len(keys), size))
+
+
+def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) -> None:
+    """Call ``work`` for each item. The first error stops the rest and is raised.
+
+    Threads pull from the iterable themselves, so that a million items never become a million
+    futures. No thread is left behind, also when the calling one is interrupted.
+    """
+    source = iter(items)
+    lock = threading.Lock()
+    errors: list[BaseException] = []
+
+    def pull() -> None:
+        while not errors:
+            try:
+                with lock:
+                    item = next(source)
+            except StopIteration:
+                return
+            except BaseException as error:  # noqa: BLE001  raised by the caller's thread
+                errors.append(error)
+                return
+            try:
+                work(item)
+            except BaseException as error:  # noqa: BLE001  raised by the caller's thread
+                errors.append(error)
+
+    pullers = [threading.Thread(target=pull, name="perago-transfer") for _ in range(threads)]
+    started: list[threading.Thread] = []
+    try:
+        for puller in pullers:
+            puller.start()
+            started.append(puller)
+        for puller in started:
+            puller.join()
+    except BaseException as error:
+        errors.append(error)
+        for puller in started:
+            puller.join()
+        raise
+    if errors:
+        raise errors[0]
+
+
+class ByteBudget:
+    """Lets transfers wait until what they hold in memory fits under a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def take(self, amount: int) -> Iterator[None]:
+        """Hold ``amount`` of the budget; more than all of it counts as all of it."""
+        amount = min(amount, self._limit)
+        with self._freed:
+            # Bounded: whoever holds a part is in a request, and every request has a timeout.
+            self._freed.wait_for(lambda: self._taken + amount <= self._limit)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._taken -= amount
+                self._freed.notify_all()

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TransferSize:
     """How much something is to move."""
 
     objects: int = 0
     size: int = 0
 
-    def __add__(self, other: Load) -> Load:
-        return Load(self.objects + other.objects, self.size + other.size)
+    def __add__(self, other: TransferSize) -> TransferSize:
+        return TransferSize(self.objects + other.objects, self.size + other.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Bounds:
         if self.objects < 1 or self.size < 1:
             raise ValueError("bounds must be at least 1")
 
-    def hold(self, load: Load) -> bool:
+    def hold(self, load: TransferSize) -> bool:
         return load.objects <= self.objects and load.size <= self.size
 
-    def share(self, load: Load) -> float:
+    def share(self, load: TransferSize) -> float:
         """How much of the bounds a load fills: what has no bytes fills them by its number."""
         return max(load.objects / self.objects, load.size / self.size)
 
@@ -55,29 +55,29 @@ class Grouping:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._open: int | None = None
-        self.loads: list[Load] = []
+        self.loads: list[TransferSize] = []
 
     def add(self, size: int) -> int:
         """Take one object; the number of its group."""
-        one = Load(1, size)
+        one = TransferSize(1, size)
         if not self._bounds.hold(one):
             # Alone; the group that is being filled stays open.
             self.loads.append(one)
             return len(self.loads) - 1
         if self._open is None or not self._bounds.hold(self.loads[self._open] + one):
-            self.loads.append(Load())
+            self.loads.append(TransferSize())
             self._open = len(self.loads) - 1
         self.loads[self._open] += one
         return self._open
 
 
-def pack(groups: Sequence[Load], bounds: Bounds) -> list[int]:
+def pack(groups: Sequence[TransferSize], bounds: Bounds) -> list[int]:
     """The partition of each group, numbered from the largest partition to the smallest.
 
     Each group, largest first, goes to the emptiest partition, or to a new one if it does not fit
     there. Large partitions come first because what starts last is waited for alone.
     """
-    partitions: list[Load] = []
+    partitions: list[TransferSize] = []
     places = [0] * len(groups)
     emptiest: list[tuple[float, int]] = []
     for number in sorted(range(len(groups)), key=lambda n: (-groups[n].size, -groups[n].objects)):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perago.errors import ProjectionError
 from perago.transfer.inventory import ATTEMPT_MARKER
-from perago.transfer.units import WHOLE, Unit
+from perago.transfer.subtrees import WHOLE, Subtree
 
 _HASH_PIECE = 1 << 20
 _FINE_CLOCK_NS = 100_000_000
@@ -84,7 +84,7 @@ def scan(folder: Path) -> LocalTree:
     return LocalTree(files, frozenset(folders))
 
 
-def scanned(folder: Path, unit: Unit = WHOLE) -> Iterator[Found]:
+def scanned(folder: Path, unit: Subtree = WHOLE) -> Iterator[Found]:
     """What is in a data folder, or in a unit of it, one by one."""
     for path, result in _walk(folder, unit):
         if stat.S_ISDIR(result.st_mode):
@@ -112,7 +112,7 @@ def level(folder: Path, start: str) -> Iterator[str]:
             yield f"{start}{entry.name}{slash}"
 
 
-def _walk(folder: Path, unit: Unit) -> Iterator[tuple[str, os.stat_result]]:
+def _walk(folder: Path, unit: Subtree) -> Iterator[tuple[str, os.stat_result]]:
     """Everything in a unit. A list of folders, not recursion: a body may nest very deep."""
     waiting = [unit.start]
     while waiting:

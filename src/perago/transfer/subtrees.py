@@ -21,7 +21,7 @@ Level = Callable[[str], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Subtree:
     """A folder with everything below it, or only with what is directly in it."""
 
     # The folder's path with a slash at the end; that of the whole tree is empty.
@@ -31,16 +31,16 @@ class Unit:
     above: str | None = None
 
 
-WHOLE = Unit()
+WHOLE = Subtree()
 
 
-def split(level: Level, wanted: int, most: int = _MOST_ENTRIES) -> list[Unit]:
+def split(level: Level, wanted: int, most: int = _MOST_ENTRIES) -> list[Subtree]:
     """Divide a tree, level by level, until there are enough units or nothing more to divide.
 
     A folder without folders stays one unit, and so does one with very many entries: no look takes
     more than half of what is left to look at.
     """
-    done: list[Unit] = []
+    done: list[Subtree] = []
     waiting = deque([WHOLE])
     while waiting and len(done) + len(waiting) < wanted and most > 0:
         unit = waiting.popleft()
@@ -49,15 +49,17 @@ def split(level: Level, wanted: int, most: int = _MOST_ENTRIES) -> list[Unit]:
         most -= max(len(looked), _ENTRIES_PER_CALL)
         inner = _inner(unit, looked) if len(looked) <= share else []
         if inner:
-            done.append(Unit(unit.start, is_deep=False, above=unit.above))
+            done.append(Subtree(unit.start, is_deep=False, above=unit.above))
             waiting += inner
         else:
             done.append(unit)
     return [*done, *waiting]
 
 
-def _inner(unit: Unit, looked: list[str]) -> list[Unit]:
+def _inner(unit: Subtree, looked: list[str]) -> list[Subtree]:
     """A file ``a`` stands beside the folder ``a/``, so it is known here and nowhere below."""
     files = {path for path in looked if not path.endswith("/")}
     folders = (path for path in looked if path.endswith("/"))
-    return [Unit(path, above=path[:-1] if path[:-1] in files else unit.above) for path in folders]
+    return [
+        Subtree(path, above=path[:-1] if path[:-1] in files else unit.above) for path in folders
+    ]

@@ -23,9 +23,8 @@ from typing import Any
 import psutil
 
 from perago.protocol.identity import Execution
-from perago.transfer.directory import directory_name
 from perago.transfer.inventory import ATTEMPT_MARKER
-from perago.transfer.removal import LOCK_FILE, NEW_PREFIX, remove_directory
+from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
 
 # Making a directory takes milliseconds; one that is still unfinished after this was abandoned.
 _UNFINISHED_SECONDS = 600.0

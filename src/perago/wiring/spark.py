@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import structlog
 
 from perago.errors import ConfigurationError, SetupError
-from perago.hosting import java
+from perago.servers.toolchain import java
 from perago.settings import Settings
-from perago.spark.settings import ForeignSpark, OwnSpark, SparkOptions, resolve_spark
+from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 from perago.tasks.definition import TaskDefinition
-from perago.worker.bootstrap import lakefs_gateway, spark_threshold
+from perago.wiring.connections import lakefs_connection
+from perago.wiring.ports import spark_threshold
 
 _log = structlog.get_logger(__name__)
 
@@ -22,7 +23,7 @@ _log = structlog.get_logger(__name__)
 class ChosenSpark:
     """A Spark and what the worker wants from it."""
 
-    spark: ForeignSpark | OwnSpark
+    spark: ExternalSpark | ManagedSpark
     runs_tasks: bool
     moves_workspaces: bool
 
@@ -33,7 +34,7 @@ class ChosenSpark:
         A server of the worker's own that may never be needed is not prepared either: that would
         fetch its jars.
         """
-        return self.runs_tasks or isinstance(self.spark, ForeignSpark)
+        return self.runs_tasks or isinstance(self.spark, ExternalSpark)
 
 
 def choose_spark(
@@ -43,11 +44,11 @@ def choose_spark(
     runs_tasks = any(definition.kind == "spark" for definition in definitions)
     has_files = any(definition.kind == "file" for definition in definitions)
     try:
-        gateway = lakefs_gateway(settings) if runs_tasks or has_files else None
+        lakefs = lakefs_connection(settings) if runs_tasks or has_files else None
     except ConfigurationError:
         # The preflight says so, together with everything else that is missing.
         return None
-    spark = resolve_spark(settings, gateway, options, os.environ) if gateway else None
+    spark = resolve_spark(settings, lakefs, options, os.environ) if lakefs else None
     if spark is not None:
         moves = has_files and bool(spark_threshold(settings)) and _sees_root(settings, spark)
         if runs_tasks or (moves and _can_start(spark)):
@@ -61,14 +62,14 @@ def choose_spark(
     return None
 
 
-def _sees_root(settings: Settings, spark: ForeignSpark | OwnSpark) -> bool:
+def _sees_root(settings: Settings, spark: ExternalSpark | ManagedSpark) -> bool:
     """Whether the folder of the workspaces is there where Spark's functions run."""
     return settings.workspace_root_shared or spark.runs_here
 
 
-def _can_start(spark: ForeignSpark | OwnSpark) -> bool:
+def _can_start(spark: ExternalSpark | ManagedSpark) -> bool:
     """A worker of file tasks does its work without Java; large workspaces then stay with it."""
-    if isinstance(spark, ForeignSpark):
+    if isinstance(spark, ExternalSpark):
         return True
     try:
         java.find(java.SPARK)

@@ -36,7 +36,7 @@ class Assignment(_Message):
     payload: dict[str, Any]
 
 
-class Told(_Message):
+class PhaseReported(_Message):
     """Executor: a phase event."""
 
     kind: Literal["told"] = "told"
@@ -46,7 +46,7 @@ class Told(_Message):
     details: dict[str, Any]
 
 
-class MayI(_Message):
+class MayProceed(_Message):
     """Executor, at every fence: may I go on?"""
 
     kind: Literal["may_i"] = "may_i"
@@ -60,13 +60,13 @@ class Answer(_Message):
     why: str = ""
 
 
-class WantSpark(_Message):
+class SparkRequested(_Message):
     """Executor: this attempt needs Spark; where is it?"""
 
     kind: Literal["want_spark"] = "want_spark"
 
 
-class SparkAt(_Message):
+class SparkAddress(_Message):
     """Supervisor: there, or nowhere and why."""
 
     kind: Literal["spark_at"] = "spark_at"
@@ -83,7 +83,16 @@ class Finished(_Message):
     outcome: Completed | Failed
 
 
-Message = Ready | Assignment | Told | MayI | Answer | WantSpark | SparkAt | Finished
+Message = (
+    Ready
+    | Assignment
+    | PhaseReported
+    | MayProceed
+    | Answer
+    | SparkRequested
+    | SparkAddress
+    | Finished
+)
 _messages: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 

@@ -16,19 +16,18 @@ import structlog
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendError, ExecutorDiedError
 from perago.lakefs.control import LakeFSControl
+from perago.observability.logs import log_phase
+from perago.observability.metrics import WorkerMetrics
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import Delivery
 from perago.protocol.workspace import StagingBranch
+from perago.spark.runtime import SparkRuntime
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
-from perago.worker.logs import log_phase
-from perago.worker.metrics import WorkerMetrics
-from perago.worker.progress import Progress, event_line
-from perago.worker.report import Delivered, hand_back, report
-from perago.worker.spark_runtime import SparkRuntime
+from perago.worker.report import Delivered, Progress, event_line, hand_back, report
 
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
@@ -44,7 +43,7 @@ class Stopped(Enum):
 
 
 @dataclass
-class Office:
+class WorkerContext:
     """Shared by all slots; every method may be called from any of their threads."""
 
     conductor: ConductorAttempts

@@ -16,29 +16,31 @@ import socket
 import sys
 import threading
 
-from perago.errors import StaleAttemptError
+from perago.conductor.client import ConductorAttempts
+from perago.errors import BackendUnavailableError, StaleAttemptError
+from perago.observability.logs import configure_logs
 from perago.protocol.events import PhaseEvent
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.identity import Claim
-from perago.protocol.ports import Attempts
+from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
+from perago.spark.client import SparkClient
 from perago.tasks.discover import load_tasks
-from perago.worker.bootstrap import build_job, build_ports
+from perago.wiring.connections import conductor_connection
+from perago.wiring.jobs import build_job
+from perago.wiring.ports import SparkAccess, open_ports
 from perago.worker.channel import (
     Answer,
     Assignment,
     Channel,
     ChannelClosedError,
     Finished,
-    MayI,
+    MayProceed,
+    PhaseReported,
     Ready,
-    SparkAt,
-    Told,
-    WantSpark,
+    SparkAddress,
+    SparkRequested,
 )
-from perago.worker.logs import configure_logs
-from perago.worker.spark_client import SparkClient
 
 _ANSWER_SECONDS = 10.0
 # The supervisor bounds the start of a server itself, and says so in time.
@@ -52,12 +54,12 @@ class Line:
         self._channel = channel
         self.assignments: queue.Queue[Assignment] = queue.Queue()
         self._answers: queue.Queue[Answer] = queue.Queue()
-        self._spark: queue.Queue[SparkAt] = queue.Queue()
+        self._spark: queue.Queue[SparkAddress] = queue.Queue()
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def tell(self, event: PhaseEvent) -> None:
         self._channel.send(
-            Told(
+            PhaseReported(
                 action=event.action,
                 phase=event.phase,
                 seconds=event.seconds,
@@ -68,20 +70,23 @@ class Line:
     def ask(self) -> None:
         """Ask the supervisor whether this attempt may go on; no answer means no."""
         try:
-            self._channel.send(MayI())
+            self._channel.send(MayProceed())
             answer = self._answers.get(timeout=_ANSWER_SECONDS)
         except (ChannelClosedError, queue.Empty):
             raise StaleAttemptError("the supervisor of this executor is gone") from None
         if not answer.go:
             raise StaleAttemptError(f"the supervisor stopped this attempt: {answer.why}")
 
-    def find_spark(self) -> SparkAt:
-        """Ask the supervisor where Spark is; it starts one if there is none."""
+    def find_spark(self) -> str:
+        """Ask the supervisor for Spark's connection string; it starts a server if there is none."""
         try:
-            self._channel.send(WantSpark())
-            return self._spark.get(timeout=_SPARK_SECONDS)
+            self._channel.send(SparkRequested())
+            address = self._spark.get(timeout=_SPARK_SECONDS)
         except (ChannelClosedError, queue.Empty):
             raise StaleAttemptError("the supervisor of this executor is gone") from None
+        if address.remote is None:
+            raise BackendUnavailableError(address.why, hint=address.hint)
+        return address.remote
 
     def _read(self) -> None:
         try:
@@ -91,7 +96,7 @@ class Line:
                     self.assignments.put(message)
                 elif isinstance(message, Answer):
                     self._answers.put(message)
-                elif isinstance(message, SparkAt):
+                elif isinstance(message, SparkAddress):
                     self._spark.put(message)
         except ChannelClosedError:
             os.killpg(0, signal.SIGKILL)
@@ -127,21 +132,22 @@ def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     settings = load_settings()
     configure_logs(settings)
-    ports = build_ports(
+    attempts = ConductorAttempts(conductor_connection(settings))
+    access = SparkAccess(spark.open, spark.session if moves_on_spark else None)
+    with open_ports(
         settings,
+        attempts=SupervisedAttempts(attempts, line),
         events=line.tell,
-        supervise=lambda attempts: SupervisedAttempts(attempts, line),
         with_lakefs=needs_lakefs,
-        open_spark=spark.open,
-        transfer_session=spark.session if moves_on_spark else None,
-    )
-    channel.send(Ready())
-    while True:
-        assignment = line.assignments.get()
-        job, execution = jobs[assignment.task], assignment.execution
-        with spark.attempt(execution):
-            outcome = run_attempt(job, execution, assignment.payload, ports)
-        channel.send(Finished(outcome=outcome))
+        spark=access,
+    ) as ports:
+        channel.send(Ready())
+        while True:
+            assignment = line.assignments.get()
+            job, execution = jobs[assignment.task], assignment.execution
+            with spark.attempt(execution):
+                outcome = run_attempt(job, execution, assignment.payload, ports)
+            channel.send(Finished(outcome=outcome))
 
 
 if __name__ == "__main__":

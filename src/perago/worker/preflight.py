@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
-from perago.hosting import java
-from perago.hosting.cache import Cache
 from perago.lakefs.control import LakeFSControl
+from perago.servers.toolchain import java, spark_jars
+from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
-from perago.spark import child, jars
-from perago.spark.settings import ForeignSpark, OwnSpark
+from perago.spark import child
+from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.drift import breaks_contract, compare_taskdefs, updated_taskdef
 from perago.tasks.taskdef import build_taskdef, taskdef_warnings
-from perago.worker.bootstrap import conductor_connection, lakefs_connection
+from perago.wiring.connections import conductor_connection, lakefs_connection
 
 # A cluster may have to start its executors for the first function.
 _PROBE_SECONDS = 180.0
@@ -49,7 +49,7 @@ def preflight(
     settings: Settings,
     *,
     register: bool,
-    spark: ForeignSpark | OwnSpark | None = None,
+    spark: ExternalSpark | ManagedSpark | None = None,
 ) -> list[str]:
     """Check settings, servers and TaskDefs; the warnings. Raises with everything else."""
     findings = Findings()
@@ -68,12 +68,12 @@ def preflight(
     return findings.warnings
 
 
-def _check_spark(spark: ForeignSpark | OwnSpark, findings: Findings) -> None:
+def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> None:
     """Ask somebody else's server; make sure that an own one could be started."""
     try:
-        if isinstance(spark, OwnSpark):
+        if isinstance(spark, ManagedSpark):
             java.find(java.SPARK)
-            jars.find_or_fetch(Cache.of_user())
+            spark_jars.find_or_fetch(Cache.of_user())
             return
         request = {"remote": spark.remote.get_secret_value()}
         answer = child.ask("perago.spark.probe", request, seconds=_PROBE_SECONDS)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
+import structlog
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from perago.errors import BackendUnavailableError, StaleAttemptError
-from perago.protocol.fences import AttemptSnapshot, assert_current_attempt_snapshot
+from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
+from perago.protocol.events import PhaseEvent
+from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.ports import AttemptSnapshot
+
+# A transfer of a million objects finishes several partitions a second; each post is a request.
+_SECONDS_BETWEEN_POSTS = 10.0
+_log = structlog.get_logger(__name__)
 
 
 class Reporting(Protocol):
@@ -38,7 +47,7 @@ def report(
     may have been taken.
     """
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in _patiently(seconds):
+    for attempt in _retrying(seconds):
         with attempt:
             fresh = conductor.read(claim.attempt.task_id)
             if (fresh.status, fresh.worker_id) == (wanted, claim.token):
@@ -54,7 +63,7 @@ def report(
 
 def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Delivered:
     """Put an attempt back into Conductor's queue without burning a retry."""
-    for attempt in _patiently(seconds):
+    for attempt in _retrying(seconds):
         with attempt:
             if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
                 return Delivered.STALE
@@ -71,10 +80,50 @@ def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
     return True
 
 
-def _patiently(seconds: float) -> Retrying:
+def _retrying(seconds: float) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),
         stop=stop_after_delay(seconds),
         wait=wait_random_exponential(multiplier=0.2, max=3),
         reraise=True,
     )
+
+
+def event_line(event: PhaseEvent) -> str:
+    """A timed event as the task log has it."""
+    details = "".join(f" {key}={value}" for key, value in event.details.items())
+    return f"{event.phase} {event.seconds or 0.0:.3f} s{details}"
+
+
+class Progress:
+    """Collects the lines of finished partitions and posts them together, now and then.
+
+    What cannot be posted is in the worker's log all the same: no error comes out of here.
+    """
+
+    def __init__(
+        self, post: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._post = post
+        self._clock = clock
+        self._lines: list[str] = []
+        self._posted_at = clock()
+
+    def note(self, event: PhaseEvent) -> None:
+        if event.action != "partition_done":
+            return
+        self._lines.append(event_line(event))
+        if self._clock() - self._posted_at >= _SECONDS_BETWEEN_POSTS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Post what has not been posted yet."""
+        if not self._lines:
+            return
+        lines, self._lines = self._lines, []
+        try:
+            # The SDK escapes what it sends: a line break would be read as a backslash and an n.
+            self._post("; ".join(lines))
+        except BackendError as error:
+            _log.warning("progress_not_posted", reason=str(error))
+        self._posted_at = self._clock()

@@ -10,19 +10,19 @@ import structlog
 
 from perago.conductor.client import ConductorAttempts
 from perago.lakefs.control import LakeFSControl
+from perago.observability.health import HealthServer
+from perago.observability.logs import configure_logs
+from perago.observability.metrics import WorkerMetrics
 from perago.settings import Settings, load_settings
+from perago.spark.runtime import open_runtime
 from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.discover import load_tasks
 from perago.transfer.sweep import Fate, sweep
-from perago.worker.bootstrap import conductor_connection, lakefs_connection
-from perago.worker.health import HealthServer
-from perago.worker.logs import configure_logs
-from perago.worker.metrics import WorkerMetrics
-from perago.worker.office import Office
+from perago.wiring.connections import conductor_connection, lakefs_connection
+from perago.wiring.spark import choose_spark
+from perago.worker.context import WorkerContext
 from perago.worker.preflight import preflight
-from perago.worker.spark_choice import choose_spark
-from perago.worker.spark_runtime import open_runtime
 from perago.worker.supervisor import Supervisor
 
 _PULSE_TIMEOUT = 10.0
@@ -47,31 +47,31 @@ def serve(
         _log.warning("preflight", warning=warning)
     _sweep(settings)
     with ExitStack() as closing:
-        office = _open_office(settings, definitions, domain, closing)
+        context = _open_context(settings, definitions, domain, closing)
         if chosen is not None:
             _log.info("spark_resolved", **chosen.spark.described())
-            office.spark = open_runtime(chosen.spark)
-            office.moves_on_spark = chosen.moves_workspaces
-            closing.callback(office.spark.close)
+            context.spark = open_runtime(chosen.spark)
+            context.moves_on_spark = chosen.moves_workspaces
+            closing.callback(context.spark.close)
         supervisor = Supervisor(
-            office,
+            context,
             definitions,
             targets,
             slots=executors,
             grace_seconds=_grace(settings, definitions),
         )
         closing.enter_context(
-            HealthServer.from_settings(settings, office.metrics, lambda: supervisor.is_ready)
+            HealthServer.from_settings(settings, context.metrics, lambda: supervisor.is_ready)
         )
         return supervisor.run()
 
 
-def _open_office(
+def _open_context(
     settings: Settings,
     definitions: Sequence[TaskDefinition],
     domain: str | None,
     closing: ExitStack,
-) -> Office:
+) -> WorkerContext:
     connection = conductor_connection(settings)
     conductor = ConductorAttempts(connection)
     closing.callback(conductor.close)
@@ -82,7 +82,7 @@ def _open_office(
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
     metrics = WorkerMetrics(definition.name for definition in definitions)
-    return Office(conductor, pulse, lake, settings.workspace_root, domain, metrics)
+    return WorkerContext(conductor, pulse, lake, settings.workspace_root, domain, metrics)
 
 
 def _sweep(settings: Settings) -> None:

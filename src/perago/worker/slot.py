@@ -5,35 +5,47 @@ It polls only while its executor is idle, so a claimed attempt never waits for a
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Protocol
 
 import structlog
 
 from perago.errors import BackendError, BodyTimeoutError, ExecutorDiedError
+from perago.observability.logs import attempt_logs
+from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Outcome, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.worker.channel import (
+    Answer,
     Assignment,
     ChannelClosedError,
     Finished,
-    MayI,
-    SparkAt,
-    Told,
-    WantSpark,
+    MayProceed,
+    PhaseReported,
+    SparkAddress,
+    SparkRequested,
 )
-from perago.worker.logs import attempt_logs
-from perago.worker.office import Office, Stopped
+from perago.worker.context import Stopped, WorkerContext
 from perago.worker.process import ExecutorProcess
-from perago.worker.progress import Progress
-from perago.worker.watch import Stops, Watched, pause_after
+from perago.worker.report import Progress
 
 _POLL_MS = 1000
 _TICK_SECONDS = 0.1
 _PAUSE_AFTER_OUTAGE = 1.0
 _log = structlog.get_logger(__name__)
+
+
+_LONGEST_PAUSE = 30.0
+# A publish step is bounded by its own request timeouts; this is for one that hangs all the same.
+_LONGEST_PUBLISH_SECONDS = 300.0
+# From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
+_PUBLISHING = frozenset({"second_fence", "publish"})
 
 
 class Slot:
@@ -42,13 +54,13 @@ class Slot:
     def __init__(
         self,
         number: int,
-        office: Office,
+        context: WorkerContext,
         definitions: Mapping[str, TaskDefinition],
         targets: Sequence[str],
         stops: Stops,
     ) -> None:
         self._number = number
-        self._office = office
+        self._context = context
         self._definitions = definitions
         self._targets = targets
         self._stops = stops
@@ -78,10 +90,10 @@ class Slot:
     def _start_executor(self) -> ExecutorProcess | None:
         """Start one, after a pause that grows with each death in a row."""
         if self._deaths:
-            self._office.metrics.executor_restarted()
+            self._context.metrics.executor_restarted()
         if self._stops.draining.wait(pause_after(self._deaths)):
             return None
-        executor = ExecutorProcess(self._targets, moves_on_spark=self._office.moves_on_spark)
+        executor = ExecutorProcess(self._targets, moves_on_spark=self._context.moves_on_spark)
         try:
             while not executor.is_ready(_TICK_SECONDS):
                 if self._stops.draining.is_set():
@@ -108,11 +120,11 @@ class Slot:
         start = self._turn % len(names)
         try:
             for name in names[start:] + names[:start]:
-                if delivery := self._office.poll(name, wait_ms=0):
+                if delivery := self._context.poll(name, wait_ms=0):
                     return self._unless_draining(delivery)
-            delivery = self._office.poll(names[start], wait_ms=max(_POLL_MS // len(names), 100))
+            delivery = self._context.poll(names[start], wait_ms=max(_POLL_MS // len(names), 100))
         except BackendError as error:
-            self._office.metrics.poll_failed(names[start])
+            self._context.metrics.poll_failed(names[start])
             _log.warning("poll_failed", task=names[start], reason=str(error))
             self._stops.draining.wait(_PAUSE_AFTER_OUTAGE)
             return None
@@ -122,7 +134,7 @@ class Slot:
         """What a poll claimed while the stop came goes back: nothing of it has run yet."""
         if not self._stops.draining.is_set():
             return delivery
-        self._office.hand_back(delivery)
+        self._context.hand_back(delivery)
         return None
 
     def _attempt(self, executor: ExecutorProcess, delivery: Delivery) -> None:
@@ -130,16 +142,16 @@ class Slot:
         definition = self._definitions[delivery.task_type]
         with (
             attempt_logs(definition.name, execution),
-            self._office.busy(),
+            self._context.busy(),
         ):
             _log.info("attempt_claimed", slot=self._number)
-            with self._office.heartbeat(delivery, definition) as heartbeat:
+            with self._context.heartbeat(delivery, definition) as heartbeat:
                 self.running = running = Watched(execution, definition, heartbeat)
-                progress = self._office.progress(delivery)
+                progress = self._context.progress(delivery)
                 ending = self._watch(executor, running, delivery, progress)
                 progress.flush()
             # The heartbeat is joined: one in flight could overwrite a completion.
-            self._office.settle(delivery, definition, running.events, ending)
+            self._context.settle(delivery, definition, running.events, ending)
             self.running = None
 
     def _watch(
@@ -152,13 +164,13 @@ class Slot:
             channel.send(assignment)
             while True:
                 message = channel.receive(_TICK_SECONDS)
-                if isinstance(message, Told):
+                if isinstance(message, PhaseReported):
                     event = running.note(message)
-                    self._office.observe(name, event)
+                    self._context.observe(name, event)
                     progress.note(event)
-                elif isinstance(message, MayI):
+                elif isinstance(message, MayProceed):
                     channel.send(running.answer(self._stops))
-                elif isinstance(message, WantSpark):
+                elif isinstance(message, SparkRequested):
                     channel.send(self._find_spark(running))
                 elif isinstance(message, Finished):
                     self._deaths = 0
@@ -171,16 +183,16 @@ class Slot:
         except ChannelClosedError:
             return self._bury(executor, running, delivery)
 
-    def _find_spark(self, running: Watched) -> SparkAt:
+    def _find_spark(self, running: Watched) -> SparkAddress:
         """Where Spark is. The first who asks starts it, which takes a while."""
         running.uses_spark = True
         try:
-            remote = self._office.spark_remote(
+            remote = self._context.spark_remote(
                 lambda: running.reason_to_stop(self._stops) is not None
             )
         except BackendError as error:
-            return SparkAt(why=str(error), hint=error.hint)
-        return SparkAt(remote=remote, why="" if remote else "the worker gives it none")
+            return SparkAddress(why=str(error), hint=error.hint)
+        return SparkAddress(remote=remote, why="" if remote else "the worker gives it none")
 
     def _stop(
         self,
@@ -203,9 +215,80 @@ class Slot:
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 
     def _clear(self, running: Watched, delivery: Delivery) -> None:
-        self._office.clear(
+        self._context.clear(
             running.execution,
             delivery,
             used_spark=running.uses_spark,
             evidence=running.publishing_since is not None,
         )
+
+
+class Pulse(Protocol):
+    """As much of a heartbeat as decisions need."""
+
+    @property
+    def is_lost(self) -> bool: ...
+
+
+def pause_after(deaths: int) -> float:
+    """Seconds to wait before the next executor, after so many deaths in a row."""
+    return min(2.0 ** (deaths - 2), _LONGEST_PAUSE) if deaths else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """How a worker is asked to stop: first no new work, then no work at all."""
+
+    draining: Event = field(default_factory=Event)
+    now: Event = field(default_factory=Event)
+
+
+@dataclass
+class Watched:
+    """One attempt under supervision."""
+
+    execution: Execution
+    definition: TaskDefinition
+    heartbeat: Pulse
+    phase: str = "attempt"
+    events: list[PhaseEvent] = field(default_factory=list)
+    publishing_since: float | None = None
+    body_deadline: float | None = None
+    uses_spark: bool = False
+
+    def note(self, told: PhaseReported) -> PhaseEvent:
+        """Keep an event, and what follows from it: the phase and the body's deadline."""
+        event = PhaseEvent(told.action, told.phase, told.seconds, told.details)
+        self.events.append(event)
+        if told.action == "phase_started":
+            self.phase = told.phase
+        if told.phase == "body":
+            seconds = self.definition.controls.timeout.body_seconds
+            begins = told.action == "phase_started"
+            self.body_deadline = time.monotonic() + seconds if begins and seconds else None
+        return event
+
+    def answer(self, stops: Stops) -> Answer:
+        """May it go on past a fence? Saying yes before publishing is a promise to wait."""
+        if self.heartbeat.is_lost:
+            return Answer(go=False, why="its lease is lost")
+        if stops.now.is_set():
+            return Answer(go=False, why="the worker stops")
+        if self.phase in _PUBLISHING and self.publishing_since is None:
+            self.publishing_since = time.monotonic()
+        return Answer(go=True)
+
+    def reason_to_stop(self, stops: Stops) -> Stopped | BodyTimeoutError | None:
+        """Why it must end now, or None."""
+        now = time.monotonic()
+        if self.publishing_since is not None:
+            too_long = now - self.publishing_since > _LONGEST_PUBLISH_SECONDS
+            return Stopped.STALE if too_long else None
+        if self.heartbeat.is_lost:
+            return Stopped.STALE
+        if stops.now.is_set():
+            return Stopped.HANDED_BACK
+        if self.body_deadline is not None and now > self.body_deadline:
+            seconds = self.definition.controls.timeout.body_seconds
+            return BodyTimeoutError(f"the body ran longer than its deadline of {seconds:g} s")
+        return None

@@ -11,9 +11,8 @@ from types import FrameType
 import structlog
 
 from perago.tasks.definition import TaskDefinition
-from perago.worker.office import Office
-from perago.worker.slot import Slot
-from perago.worker.watch import Stops
+from perago.worker.context import WorkerContext
+from perago.worker.slot import Slot, Stops
 
 _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
@@ -27,19 +26,19 @@ class Supervisor:
 
     def __init__(
         self,
-        office: Office,
+        context: WorkerContext,
         definitions: Sequence[TaskDefinition],
         targets: Sequence[str],
         *,
         slots: int,
         grace_seconds: float,
     ) -> None:
-        self._office = office
+        self._context = context
         self._grace = grace_seconds
         self._stops = Stops()
         by_name = {definition.name: definition for definition in definitions}
         self._slots = [
-            Slot(number, office, by_name, targets, self._stops) for number in range(slots)
+            Slot(number, context, by_name, targets, self._stops) for number in range(slots)
         ]
         self._threads = [
             threading.Thread(target=self._run_slot, args=(slot,), name=f"perago-slot-{number}")
@@ -56,7 +55,7 @@ class Supervisor:
         """Work until a signal comes and everything is settled; the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self._office.metrics.set_slots(len(self._slots))
+        self._context.metrics.set_slots(len(self._slots))
         for thread in self._threads:
             thread.start()
         _log.info("worker_started", slots=len(self._slots))
@@ -64,7 +63,7 @@ class Supervisor:
             time.sleep(_TICK_SECONDS)
         self._stops.draining.set()
         self._drain()
-        code = 1 if self._broken.is_set() or self._office.lost.is_set() else 0
+        code = 1 if self._broken.is_set() or self._context.lost.is_set() else 0
         _log.info("worker_stopped", exit_code=code)
         return code
 

@@ -10,9 +10,8 @@ from lakefs_sdk.client import LakeFSClient
 from pydantic import SecretStr
 
 from perago import dev
-from perago.conductor.connection import ConductorConnection
 from perago.conductor.taskdefs import ConductorTaskDefs
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 
 

@@ -12,7 +12,7 @@ from command_line import Ended, run_perago
 from perago.errors import BackendUnavailableError, NotFoundError, PreconditionError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
-from perago.lakefs.fence_admin import FenceAdmin
+from perago.operations.fence import FenceAdmin
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
 pytestmark = pytest.mark.servers

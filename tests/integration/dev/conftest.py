@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perago.hosting.process import ProcessId
+from perago.servers.process import ProcessId
 
 Command = list[str]
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from integration.dev.conftest import Foreground, Perago, await_true
-from perago.hosting.process import wait_gone
+from perago.servers.process import wait_gone
 
 pytestmark = pytest.mark.servers
 

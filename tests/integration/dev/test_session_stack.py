@@ -9,7 +9,7 @@ import pytest
 from integration.dev import client
 from perago.dev import Health, Stack, inspect
 from perago.errors import SetupError
-from perago.hosting.process import wait_gone
+from perago.servers.process import wait_gone
 
 
 def _details(stack: Stack) -> dict[str, Any]:

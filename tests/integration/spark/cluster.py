@@ -20,12 +20,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from integration.worker.harness import conf_variables, until
-from perago.hosting import ivy, java, ports
-from perago.hosting.leash import Leash
-from perago.hosting.process import ProcessId, end
-from perago.hosting.server import listens
-from perago.spark import jars
-from perago.spark.server import SMALL_JOBS
+from perago.servers import loopback
+from perago.servers.process import ProcessId, end
+from perago.servers.server import listens
+from perago.servers.spark import SMALL_JOBS
+from perago.servers.toolchain import ivy, java, spark_jars
+from perago.servers.watchdog import Watchdog
 
 _CLIENT_NEEDS = ("pandas", "pyarrow")
 _START_SECONDS = 90.0
@@ -38,13 +38,13 @@ class StandaloneCluster:
     folder: Path
     python: Path
     port: int
-    leash: Leash
+    watchdog: Watchdog
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         """What ``PERAGO_SPARK_MASTER`` is set to."""
-        return f"spark://{ports.LOOPBACK}:{self.port}"
+        return f"spark://{loopback.LOOPBACK}:{self.port}"
 
     @property
     def conf(self) -> dict[str, str]:
@@ -59,11 +59,11 @@ class StandaloneCluster:
     def start_worker(self) -> None:
         """Start one more worker of one core, with bounded memory, and wait until it is known."""
         name = f"worker-{len(self.workers)}"
-        port = ports.choose([name], {})[name]
-        arguments = ["--host", ports.LOOPBACK, "--port", str(port), "--webui-port", "0"]
+        port = loopback.choose([name], {})[name]
+        arguments = ["--host", loopback.LOOPBACK, "--port", str(port), "--webui-port", "0"]
         arguments += ["--cores", "1", "--memory", "600m"]
         arguments += ["--work-dir", str(self.folder / name), self.url]
-        worker = _start(self.leash, self.folder, name, "deploy.worker.Worker", arguments)
+        worker = _start(self.watchdog, self.folder, name, "deploy.worker.Worker", arguments)
         self.workers.append(worker)
         log, known = self.folder / "master.log", len(self.workers)
         until(
@@ -85,13 +85,13 @@ class StandaloneCluster:
 def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[StandaloneCluster]:
     """Start a cluster of one-core workers, and end it with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = ports.choose(["master"], {})["master"]
-    leash = Leash(folder / "watchdog.log")
-    cluster = StandaloneCluster(folder, plain_python(folder / "python"), port, leash)
+    port = loopback.choose(["master"], {})["master"]
+    watchdog = Watchdog(folder / "watchdog.log")
+    cluster = StandaloneCluster(folder, plain_python(folder / "python"), port, watchdog)
     master: subprocess.Popen[bytes] | None = None
     try:
-        arguments = ["--host", ports.LOOPBACK, "--port", str(port), "--webui-port", "0"]
-        master = _start(leash, folder, "master", "deploy.master.Master", arguments)
+        arguments = ["--host", loopback.LOOPBACK, "--port", str(port), "--webui-port", "0"]
+        master = _start(watchdog, folder, "master", "deploy.master.Master", arguments)
         until(lambda: listens(port), "the master to listen", _START_SECONDS)
         for _ in range(workers):
             cluster.start_worker()
@@ -101,25 +101,25 @@ def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[Standalone
         end([identity for child in started if (identity := ProcessId.of(child.pid))])
         for child in started:
             child.wait(10)
-        leash.release()
+        watchdog.release()
 
 
 def _start(
-    leash: Leash, folder: Path, name: str, main: str, arguments: list[str]
+    watchdog: Watchdog, folder: Path, name: str, main: str, arguments: list[str]
 ) -> subprocess.Popen[bytes]:
     executable = java.find(java.SPARK)
     home = ivy.pyspark_home()
     env = {
         "PATH": os.environ["PATH"],
         "SPARK_HOME": str(home),
-        "SPARK_SCALA_VERSION": jars.SCALA,
+        "SPARK_SCALA_VERSION": spark_jars.SCALA,
         "SPARK_CONF_DIR": str(folder),
-        "SPARK_LOCAL_IP": ports.LOOPBACK,
+        "SPARK_LOCAL_IP": loopback.LOOPBACK,
         "JAVA_HOME": str(executable.parents[1]),
     }
     command = [str(executable), "-Xmx256m", *java.QUICK_START, "-cp", f"{home}/jars/*"]
     command += [f"org.apache.spark.{main}", *arguments]
-    return leash.spawn(command, env=env, cwd=folder, log=folder / f"{name}.log")
+    return watchdog.spawn(command, env=env, cwd=folder, log=folder / f"{name}.log")
 
 
 def plain_python(folder: Path) -> Path:

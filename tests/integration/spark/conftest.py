@@ -13,22 +13,22 @@ from integration.spark.connect import connect_server, gateway_of
 from integration.spark_tasks import world as spark_tasks
 from integration.spark_tasks.world import SparkWorld
 from integration.worker.conftest import site
-from integration.worker.harness import Site
+from integration.worker.harness import WorkerSite
 from perago import dev
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import SMALL_JOBS, ConnectServer, ConnectSettings
+from perago.connections import LakeFSConnection
+from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
 
 __all__ = ["site"]
 Serve = Callable[[ConnectSettings], ConnectServer]
 
 
 @pytest.fixture(scope="session")
-def gateway(endpoints: dev.Endpoints) -> LakeFSGateway:
+def gateway(endpoints: dev.Endpoints) -> LakeFSConnection:
     return gateway_of(endpoints)
 
 
 @pytest.fixture
-def spark_site(site: Site) -> Site:
+def spark_site(site: WorkerSite) -> WorkerSite:
     """Workers with Spark tasks and a file task, on a repository with a table."""
     site.world = SparkWorld(site.servers, site.root)
     site.targets, site.home = ("spark_bodies",), spark_tasks.HERE
@@ -50,7 +50,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def cluster_remote(
-    cluster: StandaloneCluster, serve: Serve, gateway: LakeFSGateway
+    cluster: StandaloneCluster, serve: Serve, gateway: LakeFSConnection
 ) -> Iterator[str]:
     """A Connect server on the cluster; it has all of its cores while the module's tests run."""
     with pytest.MonkeyPatch.context() as patch:

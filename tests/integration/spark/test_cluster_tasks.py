@@ -28,7 +28,7 @@ from integration.spark_tasks.test_publish_table import (
     test_over_an_abandoned_publication_no_change_returns_to_the_input,
 )
 from integration.spark_tasks.world import SparkWorld
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 
 # Collected here too, with this module's world.
 __all__ = [
@@ -63,7 +63,7 @@ def _written(world: SparkWorld) -> int:
 
 
 def test_a_cluster_worker_killed_during_a_job_never_half_publishes(
-    spark_site: Site, cluster: StandaloneCluster, cluster_remote: str
+    spark_site: WorkerSite, cluster: StandaloneCluster, cluster_remote: str
 ) -> None:
     world = spark_site.world
     assert isinstance(world, SparkWorld)

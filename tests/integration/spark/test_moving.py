@@ -6,7 +6,7 @@ import pytest
 
 from integration.spark.cluster import StandaloneCluster
 from integration.spark_tasks.world import HERE
-from integration.worker.harness import Site, Worker
+from integration.worker.harness import Worker, WorkerSite
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -16,7 +16,7 @@ SHARED = {"PERAGO_WORKSPACE_ROOT_SHARED": "true"}
 
 
 @pytest.fixture
-def moving_site(site: Site) -> Site:
+def moving_site(site: WorkerSite) -> WorkerSite:
     site.targets, site.home = ("spark_bodies",), HERE
     return site
 
@@ -41,7 +41,7 @@ def partitions(worker: Worker) -> dict[str, int]:
     return moved
 
 
-def rewrite(site: Site, worker: Worker, **params: str) -> list[str]:
+def rewrite(site: WorkerSite, worker: Worker, **params: str) -> list[str]:
     """Run the task on forty texts, look at what it published; its attempts' task logs."""
     world = site.world
     world.ref = world.commit("main", TEXTS)
@@ -72,7 +72,7 @@ def assert_moved_by_spark(worker: Worker, log: str) -> None:
     assert all(" objects=" in line for line in told if line not in looks)
 
 
-def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: Site) -> None:
+def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: WorkerSite) -> None:
     worker = moving_site.start(LARGE, PERAGO_SPARK_MASTER="local[2]")
     # The first attempt dies with its executor, which had a session for the download.
     dead, log = rewrite(moving_site, worker, do="die", signs=str(moving_site.signs))
@@ -82,7 +82,7 @@ def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: Site)
     assert "partition=" in dead
 
 
-def test_a_small_workspace_needs_no_spark(moving_site: Site) -> None:
+def test_a_small_workspace_needs_no_spark(moving_site: WorkerSite) -> None:
     worker = moving_site.start(PERAGO_SPARK_MASTER="local[2]")
     rewrite(moving_site, worker)
     assert worker.count("spark_started") == 0
@@ -90,7 +90,7 @@ def test_a_small_workspace_needs_no_spark(moving_site: Site) -> None:
 
 
 def test_a_cluster_moves_a_workspace_whose_root_is_shared(
-    moving_site: Site, cluster: StandaloneCluster
+    moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:
     worker = moving_site.start(cluster.environment() | LARGE | SHARED)
     [log] = rewrite(moving_site, worker)
@@ -98,7 +98,7 @@ def test_a_cluster_moves_a_workspace_whose_root_is_shared(
 
 
 def test_a_cluster_that_does_not_see_the_root_moves_nothing(
-    moving_site: Site, cluster: StandaloneCluster
+    moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:
     worker = moving_site.start(cluster.environment() | LARGE)
     rewrite(moving_site, worker)

@@ -13,16 +13,14 @@ from acceptance.world import SEED, World
 from integration.spark.conftest import Serve
 from integration.spark.tls import Front, https_before
 from perago import dev
+from perago.connections import Authorities, LakeFSConnection
 from perago.errors import BackendError, ConfigurationError
-from perago.lakefs.connection import Authorities, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
-from perago.lakefs.gateway import Gateway
-from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.objects import GatewayClient, LakeFSObjects
+from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
 from perago.spark.session import close_session, open_session
-from perago.worker.bootstrap import lakefs_connection, lakefs_gateway
+from perago.wiring.connections import lakefs_connection
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -52,7 +50,7 @@ def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
     control.check_access()
     found = {item.key: item.size for item in objects.list(world.repository, "main", "data/")}
     assert found == {key: len(text) for key, text in SEED.items() if key.startswith("data/")}
-    pieces = Gateway(connection).read(world.repository, "main", "data/a.txt", 5)
+    pieces = GatewayClient(connection).read(world.repository, "main", "data/a.txt", 5)
     assert b"".join(pieces) == b"alpha"
     control.close()
     objects.close()
@@ -66,7 +64,7 @@ def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: W
     with pytest.raises(BackendError):
         control.check_access()
     with pytest.raises(BackendError):
-        list(Gateway(connection).read(world.repository, "main", "data/a.txt", 5))
+        list(GatewayClient(connection).read(world.repository, "main", "data/a.txt", 5))
     control.close()
 
 
@@ -82,7 +80,7 @@ def test_objects_go_through_a_gateway_with_a_host_of_its_own(
         authorities=Authorities.read(front.ca_bundle),
     )
     assert (connection.server, connection.gateway) == (lakefs.endpoint, front.url)
-    pieces = Gateway(connection).read(world.repository, "main", "data/a.txt", 5)
+    pieces = GatewayClient(connection).read(world.repository, "main", "data/a.txt", 5)
     assert b"".join(pieces) == b"alpha"
 
 
@@ -90,11 +88,9 @@ def test_objects_go_through_a_gateway_with_a_host_of_its_own(
 def test_spark_trusts_it_too(
     front: Front, endpoints: dev.Endpoints, world: World, serve: Serve
 ) -> None:
-    gateway = lakefs_gateway(settings(front, endpoints))
-    assert gateway == LakeFSGateway(
-        front.url, gateway.access_key_id, gateway.secret_access_key, front.ca_bundle
+    server = serve(
+        ConnectSettings("tls", lakefs_connection(settings(front, endpoints)), "local[1]")
     )
-    server = serve(ConnectSettings("tls", gateway, "local[1]"))
     session = open_session(server.remote, uuid.uuid4().hex)
     rows = session.read.text(f"s3a://{world.repository}/main/data/a.txt").collect()
     close_session(session)

@@ -19,9 +19,9 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from integration.spark.connect import gateway_of
 from integration.worker.harness import until
 from perago import dev
-from perago.spark.server import SMALL_JOBS, ConnectSettings
+from perago.servers.spark import SMALL_JOBS, ConnectSettings
+from perago.spark.runtime import ManagedRuntime
 from perago.spark.session import SHARES_MODULES, close_session, open_session
-from perago.worker.spark_runtime import OwnRuntime
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -33,8 +33,8 @@ def settings(endpoints: dev.Endpoints) -> ConnectSettings:
 
 
 @pytest.fixture(scope="module")
-def runtime(settings: ConnectSettings) -> Iterator[OwnRuntime]:
-    running = OwnRuntime(settings)
+def runtime(settings: ConnectSettings) -> Iterator[ManagedRuntime]:
+    running = ManagedRuntime(settings)
     yield running
     running.close()
 
@@ -58,7 +58,7 @@ def server_of(remote: str) -> psutil.Process:
     return server
 
 
-def test_the_first_of_many_that_ask_starts_it_and_all_get_the_same(runtime: OwnRuntime) -> None:
+def test_the_first_of_many_that_ask_starts_it_and_all_get_the_same(runtime: ManagedRuntime) -> None:
     before = set(java_children())  # the session's own servers
     answers: list[str | None] = []
     threads = [
@@ -75,7 +75,7 @@ def test_the_first_of_many_that_ask_starts_it_and_all_get_the_same(runtime: OwnR
 
 
 def test_it_listens_on_loopback_only_and_shows_no_secret(
-    runtime: OwnRuntime, settings: ConnectSettings
+    runtime: ManagedRuntime, settings: ConnectSettings
 ) -> None:
     remote = runtime.remote(never)
     assert remote is not None
@@ -86,13 +86,13 @@ def test_it_listens_on_loopback_only_and_shows_no_secret(
     token = remote.rpartition("token=")[2]
     shown = "\0".join([*server.cmdline(), *(f"{k}={v}" for k, v in server.environ().items())])
     assert token not in shown
-    assert settings.lakefs.secret_access_key not in shown
+    assert settings.lakefs.secret_access_key.get_secret_value() not in shown
     [properties] = Path(server.cwd()).glob("spark.properties")
     assert token in properties.read_text()
     assert stat.S_IMODE(properties.stat().st_mode) == 0o600
 
 
-def test_a_client_without_the_token_is_refused(runtime: OwnRuntime) -> None:
+def test_a_client_without_the_token_is_refused(runtime: ManagedRuntime) -> None:
     remote = runtime.remote(never)
     assert remote is not None
     stranger = remote.rpartition("token=")[0] + "token=guessed"
@@ -121,7 +121,7 @@ session.range(1).mapInArrow(endless, "id long").collect()
 
 
 def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed(
-    runtime: OwnRuntime, tmp_path: Path
+    runtime: ManagedRuntime, tmp_path: Path
 ) -> None:
     remote, execution, trace = runtime.remote(never), uuid.uuid4().hex, tmp_path / "trace"
     client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE)
@@ -151,7 +151,7 @@ def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed
     close_session(late)
 
 
-def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None:
+def test_interrupting_what_never_began_does_nothing(runtime: ManagedRuntime) -> None:
     runtime.interrupt(uuid.uuid4().hex)
     remote = runtime.remote(never)
     assert remote is not None
@@ -160,7 +160,7 @@ def test_interrupting_what_never_began_does_nothing(runtime: OwnRuntime) -> None
     close_session(session)
 
 
-def test_a_killed_server_is_started_again(runtime: OwnRuntime) -> None:
+def test_a_killed_server_is_started_again(runtime: ManagedRuntime) -> None:
     first = runtime.remote(never)
     assert first is not None
     server = server_of(first)
@@ -172,7 +172,7 @@ def test_a_killed_server_is_started_again(runtime: OwnRuntime) -> None:
     assert server_of(second).pid != server.pid
 
 
-def test_closing_ends_it_and_removes_its_folder(runtime: OwnRuntime) -> None:
+def test_closing_ends_it_and_removes_its_folder(runtime: ManagedRuntime) -> None:
     remote = runtime.remote(never)
     assert remote is not None
     server = server_of(remote)
@@ -184,11 +184,13 @@ def test_closing_ends_it_and_removes_its_folder(runtime: OwnRuntime) -> None:
 
 OWNER = """
 import sys, json, time
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import SMALL_JOBS, ConnectSettings
-from perago.worker.spark_runtime import OwnRuntime
-gateway = LakeFSGateway(*json.loads(sys.stdin.readline()))
-OwnRuntime(ConnectSettings("test", gateway, "local[1]", SMALL_JOBS)).remote(lambda: False)
+from pydantic import SecretStr
+from perago.connections import LakeFSConnection
+from perago.servers.spark import SMALL_JOBS, ConnectSettings
+from perago.spark.runtime import ManagedRuntime
+endpoint, key, secret = json.loads(sys.stdin.readline())
+gateway = LakeFSConnection(endpoint, key, SecretStr(secret))
+ManagedRuntime(ConnectSettings("test", gateway, "local[1]", SMALL_JOBS)).remote(lambda: False)
 print("up", flush=True)
 time.sleep(300)
 """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
+from pydantic import SecretStr
 
 from integration.spark.conftest import Serve
-from integration.worker.harness import Site, Worker
-from perago.hosting import ports
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.server import ConnectSettings
+from integration.worker.harness import Worker, WorkerSite
+from perago.connections import LakeFSConnection
+from perago.servers import loopback
+from perago.servers.spark import ConnectSettings
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -24,7 +26,7 @@ def spark_pids(worker: Worker) -> list[int]:
 
 
 def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
-    spark_site: Site,
+    spark_site: WorkerSite,
 ) -> None:
     worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
     assert spark_pids(worker) == []
@@ -38,7 +40,7 @@ def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with
     spark_site.assert_nothing_left()
 
 
-def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Site) -> None:
+def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: WorkerSite) -> None:
     worker = spark_site.start(
         PERAGO_SPARK_MASTER=LOCAL, PERAGO_SPARK_CONF_spark__hadoop__x__password="hidden-word"
     )
@@ -49,7 +51,7 @@ def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Site)
     assert worker.stop() == 0
 
 
-def start_with(site: Site, remote: str) -> subprocess.CompletedProcess[str]:
+def start_with(site: WorkerSite, remote: str) -> subprocess.CompletedProcess[str]:
     """``perago start`` that is expected to end by itself."""
     return subprocess.run(
         [sys.executable, "-m", "perago", "start", *site.targets, "--register"],
@@ -63,7 +65,7 @@ def start_with(site: Site, remote: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
-    spark_site: Site, serve: Serve, gateway: LakeFSGateway
+    spark_site: WorkerSite, serve: Serve, gateway: LakeFSConnection
 ) -> None:
     broken = {
         "spark.hadoop.fs.s3a.path.style.access": "false",
@@ -79,9 +81,9 @@ def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
 
 
 def test_a_foreign_server_with_wrong_credentials_is_refused(
-    spark_site: Site, serve: Serve, gateway: LakeFSGateway
+    spark_site: WorkerSite, serve: Serve, gateway: LakeFSConnection
 ) -> None:
-    wrong = LakeFSGateway(gateway.endpoint, gateway.access_key_id, "not-the-secret")
+    wrong = replace(gateway, secret_access_key=SecretStr("not-the-secret"))
     server = serve(ConnectSettings("wrong", wrong, "local[1]"))
     done = start_with(spark_site, server.remote)
     server.stop()
@@ -89,8 +91,8 @@ def test_a_foreign_server_with_wrong_credentials_is_refused(
     assert "LakeFS refused the credentials of fs.s3a" in done.stderr
 
 
-def test_a_foreign_server_that_is_not_there_is_a_server_s_error(spark_site: Site) -> None:
-    port = ports.choose(["nobody"], {})["nobody"]
+def test_a_foreign_server_that_is_not_there_is_a_server_s_error(spark_site: WorkerSite) -> None:
+    port = loopback.choose(["nobody"], {})["nobody"]
     done = start_with(spark_site, f"sc://localhost:{port}")
     assert done.returncode == 3, done.stderr
     assert f"localhost:{port}: Connection refused" in done.stderr

@@ -17,8 +17,8 @@ from perago import (
 )
 from perago.errors import GuardrailViolation
 from perago.protocol.outcome import Completed, Failed
+from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
-from perago.spark.sessions import ConnectSession
 from perago.tasks.guardrails import Guardrail, check_spark
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -63,7 +63,7 @@ def workspace(
     odd = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
     world.put_table("main", "data/odd/part-0.parquet", odd)
     ref = world.commit("main", {"data/lines/a.txt": "one\ntwo\n"})
-    session = ConnectSession(
+    session = ConnectExecution(
         open_session(spark_remote, world.repository), servers.objects, world.repository, "data"
     )
     yield session.workspace(ref)

@@ -12,7 +12,7 @@ from integration.spark.connect import connect_server, gateway_of
 from integration.spark_tasks.world import EVENTS, SparkWorld
 from perago import SparkWorkspace, dev, require_rows, require_schema
 from perago.protocol.outcome import Completed
-from perago.spark.server import SMALL_JOBS, ConnectSettings
+from perago.servers.spark import SMALL_JOBS, ConnectSettings
 
 # The jars are fetched when the server first starts.
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -8,7 +8,7 @@ import pytest
 
 from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
 from integration.worker.conftest import site
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 
 __all__ = ["site"]
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -22,7 +22,7 @@ ORDERS = [
 ]
 
 
-def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
+def test_the_example_runs_in_a_worker(site: WorkerSite, world: SparkWorld) -> None:
     site.world, site.home, site.targets = world, EXAMPLES, ("daily_revenue",)
     world.put_table("main", "sales/orders/part-0.parquet", ORDERS)
     world.ref = world.commit("main", {})
@@ -40,7 +40,9 @@ def test_the_example_runs_in_a_worker(site: Site, world: SparkWorld) -> None:
     world.assert_tidy()
 
 
-def test_whatever_ends_an_attempt_ends_its_work_on_spark(site: Site, world: SparkWorld) -> None:
+def test_whatever_ends_an_attempt_ends_its_work_on_spark(
+    site: WorkerSite, world: SparkWorld
+) -> None:
     site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from acceptance.world import Params, Result, World
 from perago import SparkWorkspace
-from perago.protocol.job import Job, Ports, SparkPorts, Workspace
+from perago.protocol.job import Job, Ports, SparkPorts, WorkspaceUse
 from perago.protocol.ports import Lake
+from perago.spark.executions import ConnectExecutions
 from perago.spark.session import open_session
-from perago.spark.sessions import ConnectSessions
 from perago.tasks.guardrails import Guardrail, check_spark
 
 HERE = Path(__file__).parent
@@ -70,14 +70,17 @@ class SparkWorld(World):
         post: Sequence[Guardrail] = (),
         **changes: Any,
     ) -> Job:
-        workspace = Workspace(
+        workspace = WorkspaceUse(
             prefix, read_only, partial(check_spark, pre), partial(check_spark, post), "spark"
         )
         return replace(Job(self.task_type, Params, Result, body, workspace), **changes)
 
     def ports(self, lake: Lake | None = None) -> Ports:
-        sessions = ConnectSessions(self.objects, partial(open_session, self.remote))
-        return replace(super().ports(lake), spark=SparkPorts(sessions, self.objects))
+        executions = ConnectExecutions(self.objects, partial(open_session, self.remote))
+        ports = super().ports(lake)
+        assert ports.storage is not None
+        spark = SparkPorts(executions, self.objects)
+        return replace(ports, storage=replace(ports.storage, spark=spark))
 
     def paths(self, ref: str = "main", prefix: str = "") -> list[str]:
         return [item.key for item in self.objects.list(self.repository, ref, prefix)]

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import perago
 from integration.transfer.lake import Lake, a_new_repository
 from perago import dev
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.spark.session import close_session
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from integration.transfer.lake import Lake
 from integration.transfer.test_round_trip import contents
 from perago.errors import PeragoError
-from perago.lakefs.shipment import StoreShipment
+from perago.lakefs.store_serializer import LakeFSStoreSerializer
 from perago.protocol.events import PhaseEvent
-from perago.spark.engine import SparkEngine
 from perago.transfer.engine import Engine
+from perago.transfer.engines import Fetched, TransferEngine
+from perago.transfer.inventory import Source
+from perago.transfer.on_spark.engine import SparkEngine
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import SyncPlan
-from perago.transfer.port import Fetched, Source, TransferEngine
 from perago.transfer.scan import scan
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Engines:
     def spark(self) -> SparkEngine:
         return SparkEngine(
             self.lake.objects,
-            StoreShipment(self.lake.connection),
+            LakeFSStoreSerializer(self.lake.connection),
             lambda: self.session,
             self.events.append,
             threads=self.spark_threads,

@@ -18,8 +18,8 @@ from integration.transfer.lake import Lake
 from integration.transfer.test_round_trip import ODD_NAMES
 from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.transfer.engines import TransferEngine
 from perago.transfer.partition import Bounds
-from perago.transfer.port import TransferEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

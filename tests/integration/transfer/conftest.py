@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from integration.transfer.lake import Lake, a_new_repository
 from integration.transfer.proxy import FaultProxy
 from perago import dev
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 
 
 @pytest.fixture

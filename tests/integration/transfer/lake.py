@@ -12,7 +12,7 @@ from typing import Any
 import lakefs_sdk
 from lakefs_sdk.client import LakeFSClient
 
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.identity import Attempt, Claim, Execution

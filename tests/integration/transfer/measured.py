@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.engine import Engine

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from integration.transfer.lake import Lake
 from integration.transfer.proxy import FaultProxy
+from perago.connections import LakeFSConnection
 from perago.errors import (
     BackendDeniedError,
     BackendRefusedError,
@@ -22,7 +23,6 @@ from perago.errors import (
     ConfigurationError,
     NotFoundError,
 )
-from perago.lakefs.connection import LakeFSConnection
 from perago.transfer.engine import Engine
 
 pytestmark = pytest.mark.servers

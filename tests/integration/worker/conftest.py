@@ -12,18 +12,18 @@ import pytest
 
 from acceptance.world import Servers
 from integration.worker.gate import gate_before
-from integration.worker.harness import Site
+from integration.worker.harness import WorkerSite
 from perago import dev
 
 
 @contextlib.contextmanager
-def site_on(servers: Servers, endpoints: dev.Endpoints, folder: Path) -> Iterator[Site]:
+def site_on(servers: Servers, endpoints: dev.Endpoints, folder: Path) -> Iterator[WorkerSite]:
     """A site on running servers; no worker of it outlives the block."""
     with (
         gate_before(endpoints.lakefs.endpoint) as lakefs,
         gate_before(endpoints.conductor.server_url) as conductor,
     ):
-        place = Site(servers, folder, lakefs, conductor)
+        place = WorkerSite(servers, folder, lakefs, conductor)
         yield place
         for worker in place.workers:
             if not worker.has_ended():
@@ -34,6 +34,6 @@ def site_on(servers: Servers, endpoints: dev.Endpoints, folder: Path) -> Iterato
 
 
 @pytest.fixture
-def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Site]:
+def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[WorkerSite]:
     with site_on(servers, endpoints, tmp_path) as place:
         yield place

@@ -18,7 +18,7 @@ import psutil
 
 from acceptance.world import Servers, World
 from integration.worker.gate import Gate
-from perago.spark.server import SMALL_JOBS
+from perago.servers.spark import SMALL_JOBS
 
 HERE = Path(__file__).parent
 _PATIENCE = 60.0
@@ -40,7 +40,7 @@ def conf_variables(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass
-class Site:
+class WorkerSite:
     """Where workers run: a domain of their own, a workspace root, gates before the servers."""
 
     servers: Servers
@@ -151,7 +151,7 @@ class Site:
 class Worker:
     """``perago start`` as a process."""
 
-    def __init__(self, site: Site, slots: int, environment: dict[str, str]) -> None:
+    def __init__(self, site: WorkerSite, slots: int, environment: dict[str, str]) -> None:
         number = len(site.workers)
         self._log = site.folder / f"worker-{number}.log"
         options = ["-j", str(slots), "--domain", site.domain, "--register"]

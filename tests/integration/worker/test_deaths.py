@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from acceptance.world import SEED
-from integration.worker.harness import Site, Worker, until
+from integration.worker.harness import Worker, WorkerSite, until
 from integration.worker.test_signals import PHASES
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 PUBLISHED = {**SEED, "data/out.txt": "new"}
 
 
-def hold_in(site: Site, phase: str) -> tuple[Worker, str]:
+def hold_in(site: WorkerSite, phase: str) -> tuple[Worker, str]:
     """A worker with one attempt that is held in a phase."""
     if phase != "body":
         site.lakefs.hold(PHASES[phase])
@@ -31,7 +31,7 @@ def hold_in(site: Site, phase: str) -> tuple[Worker, str]:
 
 
 @pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
-def test_a_killed_executor_is_reported_at_once_and_replaced(site: Site, phase: str) -> None:
+def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, phase: str) -> None:
     worker, workflow = hold_in(site, phase)
     [executor] = worker.executors()
     os.kill(executor, signal.SIGKILL)
@@ -52,7 +52,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: Site, phase: s
 
 @pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
 def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
-    site: Site, phase: str
+    site: WorkerSite, phase: str
 ) -> None:
     """Peer weakness 2: orphans live on, and the next start sweeps their live workspace."""
     worker, workflow = hold_in(site, phase)
@@ -72,7 +72,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site.assert_nothing_left()
 
 
-def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: Site) -> None:
+def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: WorkerSite) -> None:
     """Peer weakness 2 again: a stopped (not ended) executor still holds its lock."""
     worker, workflow = hold_in(site, "body")
     [executor] = worker.executors()
@@ -96,7 +96,9 @@ def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: Site
     site.assert_nothing_left()
 
 
-def test_a_body_that_ends_its_process_fails_the_attempt_with_its_exit_code(site: Site) -> None:
+def test_a_body_that_ends_its_process_fails_the_attempt_with_its_exit_code(
+    site: WorkerSite,
+) -> None:
     worker = site.start()
     workflow = site.workflow(do="exit-first-time", signs=str(site.signs))
     tasks = site.finish(workflow)
@@ -107,7 +109,7 @@ def test_a_body_that_ends_its_process_fails_the_attempt_with_its_exit_code(site:
     site.assert_nothing_left()
 
 
-def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: Site) -> None:
+def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: WorkerSite) -> None:
     worker = site.start()
     workflow = site.workflow("w_plain", do="sys-exit")
     tasks = site.finish(workflow)
@@ -116,7 +118,7 @@ def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: Site) -> None:
     assert worker.stop() == 0
 
 
-def test_a_body_that_never_returns_is_stopped_at_its_deadline(site: Site) -> None:
+def test_a_body_that_never_returns_is_stopped_at_its_deadline(site: WorkerSite) -> None:
     """Peer weakness 8: a hung body is kept alive by heartbeats without end."""
     worker = site.start()
     workflow = site.workflow("w_deadline", do="wait", signs=str(site.signs))
@@ -128,7 +130,7 @@ def test_a_body_that_never_returns_is_stopped_at_its_deadline(site: Site) -> Non
     site.assert_nothing_left()
 
 
-def test_a_terminated_workflow_stops_the_body(site: Site) -> None:
+def test_a_terminated_workflow_stops_the_body(site: WorkerSite) -> None:
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs))
     site.await_body()
@@ -144,7 +146,7 @@ def test_a_terminated_workflow_stops_the_body(site: Site) -> None:
     site.assert_nothing_left()
 
 
-def test_an_attempt_longer_than_three_leases_completes_once(site: Site) -> None:
+def test_an_attempt_longer_than_three_leases_completes_once(site: WorkerSite) -> None:
     worker = site.start()
     workflow = site.workflow(seconds=10.0, signs=str(site.signs))
     [task] = site.finish(workflow)
@@ -153,7 +155,7 @@ def test_an_attempt_longer_than_three_leases_completes_once(site: Site) -> None:
     assert worker.stop() == 0
 
 
-def test_a_failure_keeps_its_traceback_and_phases_in_the_task_log(site: Site) -> None:
+def test_a_failure_keeps_its_traceback_and_phases_in_the_task_log(site: WorkerSite) -> None:
     """Peer weakness 10: tracebacks are lost."""
     worker = site.start()
     workflow = site.workflow(do="fail")

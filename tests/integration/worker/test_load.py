@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1800)]
 
@@ -15,7 +15,7 @@ TASKS = int(os.environ.get("PERAGO_LOAD_TASKS", "2000"))
 BATCH = 20
 
 
-def start_batch(site: Site, first: int) -> str:
+def start_batch(site: WorkerSite, first: int) -> str:
     """A workflow that forks into many workspace-free tasks at once."""
     steps = [
         {
@@ -49,11 +49,11 @@ def start_batch(site: Site, first: int) -> str:
     return site.servers.http.post("/workflow", json=request).raise_for_status().text
 
 
-def await_end(site: Site, workflow: str) -> None:
+def await_end(site: WorkerSite, workflow: str) -> None:
     until(lambda: site.status(workflow) != "RUNNING", f"the end of {workflow}", seconds=1500)
 
 
-def test_thousands_of_tasks_on_four_executors_run_once_each(site: Site) -> None:
+def test_thousands_of_tasks_on_four_executors_run_once_each(site: WorkerSite) -> None:
     worker = site.start(slots=4, PERAGO_LOG_LEVEL="info")
     workflows = [start_batch(site, first) for first in range(0, TASKS, BATCH)]
     for workflow in workflows:

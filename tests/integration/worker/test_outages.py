@@ -9,14 +9,14 @@ import pytest
 
 from acceptance.world import SEED, Servers
 from integration.worker.conftest import site_on
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 from perago import dev
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[Site]:
+def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[WorkerSite]:
     """A site on the session's stack, whose servers the test may stop and start."""
     servers = Servers(stack.endpoints)
     with site_on(servers, stack.endpoints, tmp_path) as place:
@@ -25,7 +25,7 @@ def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[Site]:
 
 
 def test_conductor_restarted_during_a_body_completes_the_attempt_once(
-    stack: dev.Stack, own_site: Site
+    stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     worker = site.start()
@@ -45,7 +45,7 @@ def test_conductor_restarted_during_a_body_completes_the_attempt_once(
 
 
 def test_conductor_away_at_completion_gets_the_result_when_it_is_back(
-    stack: dev.Stack, own_site: Site
+    stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     site.conductor.hold(r"POST /api/tasks HTTP")
@@ -61,7 +61,9 @@ def test_conductor_away_at_completion_gets_the_result_when_it_is_back(
     site.assert_nothing_left()
 
 
-def test_lakefs_restarted_during_a_body_changes_nothing(stack: dev.Stack, own_site: Site) -> None:
+def test_lakefs_restarted_during_a_body_changes_nothing(
+    stack: dev.Stack, own_site: WorkerSite
+) -> None:
     site = own_site
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs))
@@ -78,7 +80,7 @@ def test_lakefs_restarted_during_a_body_changes_nothing(stack: dev.Stack, own_si
 
 
 def test_lakefs_gone_at_the_merge_fails_closed_and_the_retry_publishes(
-    stack: dev.Stack, own_site: Site
+    stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     site.lakefs.hold(r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main")

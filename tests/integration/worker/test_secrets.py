@@ -5,12 +5,12 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from integration.worker.harness import Site
+from integration.worker.harness import WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 
 
-def test_the_secret_is_nowhere_to_be_seen(site: Site) -> None:
+def test_the_secret_is_nowhere_to_be_seen(site: WorkerSite) -> None:
     secret = site.servers.connection.secret_access_key.get_secret_value()
     worker = site.start()
     arguments = [
@@ -31,7 +31,7 @@ def test_the_secret_is_nowhere_to_be_seen(site: Site) -> None:
     assert any("Traceback" in log for log in logs), "there was something to look at"
 
 
-def test_wrong_credentials_end_the_start_with_3_and_show_nothing(site: Site) -> None:
+def test_wrong_credentials_end_the_start_with_3_and_show_nothing(site: WorkerSite) -> None:
     import subprocess
     import sys
 
@@ -53,7 +53,7 @@ def test_wrong_credentials_end_the_start_with_3_and_show_nothing(site: Site) -> 
     assert wrong not in ended.stderr + ended.stdout
 
 
-def test_everything_missing_is_listed_at_once_with_2(site: Site) -> None:
+def test_everything_missing_is_listed_at_once_with_2(site: WorkerSite) -> None:
     import subprocess
     import sys
 

@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 
@@ -25,7 +25,7 @@ def count(page: httpx.Client, kind: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in chosen if "_created" not in line)
 
 
-def test_a_running_worker_counts_what_it_does(site: Site) -> None:
+def test_a_running_worker_counts_what_it_does(site: WorkerSite) -> None:
     port = free_port()
     worker = site.start(slots=2, PERAGO_METRICS_ADDRESS=f"127.0.0.1:{port}")
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as page:
@@ -40,7 +40,7 @@ def test_a_running_worker_counts_what_it_does(site: Site) -> None:
     assert worker.stop() == 0
 
 
-def test_every_line_has_an_action_and_an_attempts_lines_have_its_ids(site: Site) -> None:
+def test_every_line_has_an_action_and_an_attempts_lines_have_its_ids(site: WorkerSite) -> None:
     worker = site.start()
     workflow = site.workflow()
     [task] = site.finish(workflow)

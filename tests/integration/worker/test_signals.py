@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from integration.worker.harness import Site, until
+from integration.worker.harness import WorkerSite, until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 
@@ -18,7 +18,7 @@ PHASES = {"download": DOWNLOAD, "staging": STAGING_WRITE, "publish": MERGE}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_an_idle_worker_stops_at_once_with_0(site: Site, number: signal.Signals) -> None:
+def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Signals) -> None:
     """Peer weakness 1: SIGTERM or Ctrl-C deadlocks."""
     worker = site.start(slots=2)
     worker.signal(number)
@@ -27,7 +27,7 @@ def test_an_idle_worker_stops_at_once_with_0(site: Site, number: signal.Signals)
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_sigterm_lets_an_attempt_finish(site: Site, phase: str) -> None:
+def test_sigterm_lets_an_attempt_finish(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
     workflow = site.workflow()
@@ -43,7 +43,7 @@ def test_sigterm_lets_an_attempt_finish(site: Site, phase: str) -> None:
     site.assert_nothing_left()
 
 
-def test_sigterm_in_the_body_drains_under_lease(site: Site) -> None:
+def test_sigterm_in_the_body_drains_under_lease(site: WorkerSite) -> None:
     """Peer weakness 9: heartbeats stop when a drain begins, so long tasks time out in it."""
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs), seconds=4.0)
@@ -60,7 +60,9 @@ def test_sigterm_in_the_body_drains_under_lease(site: Site) -> None:
 
 
 @pytest.mark.parametrize("how", ["second signal", "grace over"])
-def test_a_stop_hands_running_bodies_back_without_burning_a_retry(site: Site, how: str) -> None:
+def test_a_stop_hands_running_bodies_back_without_burning_a_retry(
+    site: WorkerSite, how: str
+) -> None:
     grace = "600" if how == "second signal" else "1"
     worker = site.start(PERAGO_SHUTDOWN_GRACE_SECONDS=grace)
     workflow = site.workflow(do="wait-first-time", signs=str(site.signs))
@@ -84,7 +86,7 @@ def test_a_stop_hands_running_bodies_back_without_burning_a_retry(site: Site, ho
 
 
 @pytest.mark.parametrize("phase", ["download", "staging"])
-def test_a_double_signal_outside_publish_hands_back(site: Site, phase: str) -> None:
+def test_a_double_signal_outside_publish_hands_back(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
     workflow = site.workflow()
@@ -104,7 +106,7 @@ def test_a_double_signal_outside_publish_hands_back(site: Site, phase: str) -> N
     site.assert_nothing_left()
 
 
-def test_a_double_signal_in_publish_waits_for_it(site: Site) -> None:
+def test_a_double_signal_in_publish_waits_for_it(site: WorkerSite) -> None:
     site.lakefs.hold(MERGE)
     worker = site.start()
     workflow = site.workflow()
@@ -123,7 +125,7 @@ def test_a_double_signal_in_publish_waits_for_it(site: Site) -> None:
     site.assert_nothing_left()
 
 
-def test_children_of_a_stopped_body_end_with_it(site: Site) -> None:
+def test_children_of_a_stopped_body_end_with_it(site: WorkerSite) -> None:
     worker = site.start(PERAGO_SHUTDOWN_GRACE_SECONDS="0")
     site.workflow(do="spawn-and-wait", signs=str(site.signs))
     site.await_body()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from perago.observability.health import HealthServer
+from perago.observability.metrics import WorkerMetrics
 from perago.protocol.events import PhaseEvent
 from perago.settings import Address
-from perago.worker.health import HealthServer
-from perago.worker.metrics import WorkerMetrics
 
 MODULE = """
 from pathlib import Path

@@ -4,7 +4,7 @@ import pytest
 
 from perago.cli.fence import verdict
 from perago.lakefs.fence import FenceState
-from perago.lakefs.fence_admin import FenceStatus, Verification
+from perago.operations.fence import FenceStatus, Verification
 
 
 def found(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import conductor, lakefs
 from perago.errors import SetupError
-from perago.hosting import ivy, tool
-from perago.hosting.cache import Cache
+from perago.servers import conductor, lakefs
+from perago.servers.toolchain import ivy, tool
+from perago.servers.toolchain.cache import Cache
 
 
 def _run(folder: Path, program: str, seconds: float = 30.0) -> str:

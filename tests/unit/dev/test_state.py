@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perago.dev import state
 from perago.errors import SetupError
-from perago.hosting.process import ProcessId
+from perago.servers import state
+from perago.servers.process import ProcessId
 
 _PORTS = {"lakefs": 1001, "conductor": 1002, "spark": 1003}
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from perago.errors import SetupError
-from perago.hosting.cache import Cache
+from perago.servers.toolchain.cache import Cache
 
 # Makes an artifact slowly and notes that it did: run by two processes at once.
 _BUILDER = """
 import sys, time
 from pathlib import Path
-from perago.hosting.cache import Cache
+from perago.servers.toolchain.cache import Cache
 
 root, notes = Path(sys.argv[1]), Path(sys.argv[2])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perago.errors import SetupError
-from perago.hosting import golang
+from perago.servers.toolchain import golang
 
 
 def _go(folder: Path, version: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perago.errors import SetupError
-from perago.hosting import java
+from perago.servers.toolchain import java
 
 _FAKE = """#!/bin/sh
 {refusal}

@@ -8,23 +8,23 @@ import sys
 import time
 from pathlib import Path
 
-from perago.hosting.process import ProcessId, end, wait_gone
+from perago.servers.process import ProcessId, end, wait_gone
 
-# Starts one "server" on a leash, names it, and then does what it is told.
+# Starts one "server" on a watchdog, names it, and then does what it is told.
 _PARENT = """
 import os, sys, time
 from pathlib import Path
-from perago.hosting.leash import Leash
+from perago.servers.watchdog import Watchdog
 
 folder = Path(sys.argv[1])
-leash = Leash(folder / "watchdog.log")
+watchdog = Watchdog(folder / "watchdog.log")
 (folder / "data").mkdir()
-leash.remove_at_end(folder / "data")
+watchdog.remove_at_end(folder / "data")
 command = [sys.executable, "-c", "import time; time.sleep(60)"]
-server = leash.spawn(command, env=dict(os.environ), cwd=folder, log=folder / "server.log")
+server = watchdog.spawn(command, env=dict(os.environ), cwd=folder, log=folder / "server.log")
 print(server.pid, flush=True)
 if sys.argv[2] == "release":
-    leash.release()
+    watchdog.release()
     os._exit(0)
 time.sleep(60)
 """

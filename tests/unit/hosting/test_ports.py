@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perago.hosting import ports
+from perago.servers import loopback as ports
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from perago.hosting.process import ProcessId, end, wait_gone
+from perago.servers.process import ProcessId, end, wait_gone
 
 _STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(60)"
 # Ends on SIGTERM, and leaves a child that does not.

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from perago.errors import ServerError, SetupError
-from perago.hosting import ports
-from perago.hosting.leash import Leash
-from perago.hosting.process import ProcessId, wait_gone
-from perago.hosting.server import Command, Server, answers, write_private
+from perago.servers import loopback as ports
+from perago.servers.process import ProcessId, wait_gone
+from perago.servers.server import Command, Server, answers, write_private
+from perago.servers.watchdog import Watchdog
 
 _HTTP = ["-m", "http.server", "--bind", "127.0.0.1"]
 
@@ -38,11 +38,11 @@ class Toy(Server):
 @pytest.fixture
 def toy(tmp_path: Path) -> Iterator[Toy]:
     (tmp_path / "logs").mkdir()
-    leash = Leash(tmp_path / "logs" / "watchdog.log")
-    server = Toy(tmp_path, ports.choose(["toy"], {})["toy"], leash)
+    watchdog = Watchdog(tmp_path / "logs" / "watchdog.log")
+    server = Toy(tmp_path, ports.choose(["toy"], {})["toy"], watchdog)
     yield server
     server.stop()
-    leash.release()
+    watchdog.release()
 
 
 def test_it_starts_stops_and_starts_again_on_the_same_port(toy: Toy) -> None:
@@ -111,7 +111,7 @@ def test_it_is_the_very_process_that_was_asked_for(toy: Toy) -> None:
     assert toy.pid is not None
     command = Path(f"/proc/{toy.pid}/cmdline")
     if command.exists():
-        assert b"tether" not in command.read_bytes()
+        assert b"register_and_exec" not in command.read_bytes()
     assert toy.identity == ProcessId.of(toy.pid)
 
 

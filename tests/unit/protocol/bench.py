@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Policy, Ports, SparkPorts, Workspace
+from perago.protocol.job import Job, Policy, Ports, SparkPorts, StoragePorts, WorkspaceUse
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import Delivery, Workspaces
 from perago.protocol.run import run_attempt
@@ -116,7 +116,7 @@ class World:
             found = body(self.workspaces.files_at(data))
             return Result() if found is None else found
 
-        space = Workspace("data", read_only, pre, post)
+        space = WorkspaceUse("data", read_only, pre, post)
         return Job(TASK, Params, result_model, run, space, recovery, merge_timeout)
 
     def spark_job(
@@ -136,18 +136,20 @@ class World:
             found = body(workspace)
             return Result() if found is None else found
 
-        space = Workspace(prefix, read_only, pre, post, "spark")
+        space = WorkspaceUse(prefix, read_only, pre, post, "spark")
         return Job(TASK, Params, result_model, run, space, recovery)
 
     def ports(self, workspaces: Workspaces | None = None) -> Ports:
         return Ports(
-            lake=self.lake,
             attempts=self.conductor,
-            workspaces=workspaces or self.workspaces,
             clock=self.clock,
             events=self.events.append,
             policy=self.policy,
-            spark=SparkPorts(self.spark, self.lake.objects),
+            storage=StoragePorts(
+                self.lake,
+                workspaces or self.workspaces,
+                SparkPorts(self.spark, self.lake.objects),
+            ),
         )
 
     def run(self, job: Job, delivery: Delivery | None = None) -> Outcome:

@@ -9,8 +9,9 @@ import pytest
 
 from perago.errors import PublishFenceError, StaleAttemptError
 from perago.protocol.fences import (
-    AttemptSnapshot,
+    AttemptFence,
     CompleteAtInput,
+    Lease,
     MergeStaged,
     PublicationPlan,
     ReplaceAbandoned,
@@ -19,7 +20,7 @@ from perago.protocol.fences import (
     build_workspace_publication_plan,
 )
 from perago.protocol.identity import Attempt, Claim
-from perago.protocol.lease import AttemptFence, Lease
+from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.workspace import Commit
 from perago.testing import InMemoryConductor, ManualClock, TaskSettings, preceded_by
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.protocol.fences import AttemptSnapshot
 from perago.protocol.garbage import (
     FoundBranch,
     FoundTag,
@@ -21,6 +20,7 @@ from perago.protocol.garbage import (
     recognise,
 )
 from perago.protocol.identity import Attempt, Claim, Execution, parse_staging_name
+from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.record import Record
 from perago.protocol.workspace import Commit
 

@@ -11,7 +11,7 @@ import pytest
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.lakefs.fence import ACTION_PATH
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Workspace
+from perago.protocol.job import Job, WorkspaceUse
 from perago.protocol.outcome import Outcome
 from perago.protocol.run import run_attempt
 from perago.testing import fails
@@ -30,7 +30,7 @@ def run(world: World, tmp_path: Path) -> Run:
             body(data)
             return Result()
 
-        job = Job("task", Params, Result, call, Workspace(prefix, False, nothing, nothing))
+        job = Job("task", Params, Result, call, WorkspaceUse(prefix, False, nothing, nothing))
         delivery = world.deliver()
         workspaces = LocalWorkspaces(tmp_path / "root", Engine(world.lake.objects, threads=3))
         execution = Execution(delivery.claim, "exec-local")

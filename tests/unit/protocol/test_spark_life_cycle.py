@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from perago.errors import (
     TaskTerminalError,
 )
 from perago.protocol.identity import Execution
-from perago.protocol.job import Policy, Ports
+from perago.protocol.job import Policy, StoragePorts
 from perago.protocol.run import run_attempt
 from perago.testing import fails, followed_by, preceded_by
 from perago.testing.spark import InMemorySparkWorkspace
@@ -276,7 +277,8 @@ def test_a_missing_hard_fence_fails_closed_before_the_body(world: World) -> None
 
 def test_a_worker_without_spark_says_so(world: World) -> None:
     delivery, ports = world.deliver(), world.ports()
-    without = Ports(ports.lake, ports.attempts, ports.workspaces, ports.clock, ports.events)
+    storage = StoragePorts(world.lake, world.workspaces)
+    without = replace(ports, storage=storage)
     execution = Execution(delivery.claim, "e")
     outcome = run_attempt(world.spark_job(), execution, delivery.payload, without)
     failed(outcome, ConfigurationError)

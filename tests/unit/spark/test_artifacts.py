@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.hosting.cache import Cache
+from perago.servers.toolchain.cache import Cache
 from perago.spark import artifacts
 
 

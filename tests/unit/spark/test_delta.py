@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from integration.spark_tasks.test_delta import DELTA
+from perago.connections import LakeFSConnection
 from perago.settings import Settings
 from perago.spark.delta import installed_delta, with_delta
-from perago.spark.s3a import LakeFSGateway
-from perago.spark.settings import OwnSpark, SparkOptions, resolve_spark
+from perago.spark.settings import ManagedSpark, SparkOptions, resolve_spark
 
-GATEWAY = LakeFSGateway("http://127.0.0.1:1", "key", "secret")
+GATEWAY = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def _extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def resolved(*conf: str, packages: str | None = None) -> dict[str, str]:
     options = SparkOptions(conf=conf, packages=packages)
     spark = resolve_spark(Settings(), GATEWAY, options, {})
-    assert isinstance(spark, OwnSpark)
+    assert isinstance(spark, ManagedSpark)
     return dict(spark.conf)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import SecretStr
 
+from perago.connections import LakeFSConnection
+from perago.servers.s3a import COMMITTER_SETTINGS, s3a_settings
 from perago.spark.probe import meaning, missing_settings
-from perago.spark.s3a import COMMITTER_SETTINGS, LakeFSGateway, s3a_settings
 
-COMPLETE = s3a_settings(LakeFSGateway("http://lakefs:8000", "key", "secret"))
+COMPLETE = s3a_settings(LakeFSConnection("http://lakefs:8000", "key", SecretStr("secret")))
 
 
 def missing(settings: dict[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.errors import ConfigurationError
-from perago.spark.properties import read_properties, write_properties
+from perago.servers.properties import read_properties, write_properties
 
 
 def read(folder: Path, text: str) -> dict[str, str]:

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
+from perago.servers.s3a import s3a_settings
+from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
-from perago.spark.s3a import LakeFSGateway, s3a_settings
-from perago.spark.server import ConnectSettings
 from perago.spark.session import SHARES_MODULES
-from perago.spark.settings import ForeignSpark, OwnSpark, SparkOptions, resolve_spark
+from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 
-GATEWAY = LakeFSGateway("https://s3.example.com", "AKIAEXAMPLE", "the-secret")
+GATEWAY = LakeFSConnection("https://s3.example.com", "AKIAEXAMPLE", SecretStr("the-secret"))
 NONE = SparkOptions()
 KEY = "spark.sql.shuffle.partitions"
 VARIABLE = "PERAGO_SPARK_CONF_spark__sql__shuffle__partitions"
@@ -24,9 +25,9 @@ def own(
     settings: Settings | None = None,
     options: SparkOptions = NONE,
     environment: dict[str, str] | None = None,
-) -> OwnSpark:
+) -> ManagedSpark:
     found = resolve_spark(settings or Settings(), GATEWAY, options, environment or {})
-    assert isinstance(found, OwnSpark)
+    assert isinstance(found, ManagedSpark)
     return found
 
 
@@ -44,7 +45,7 @@ def test_a_remote_wins_over_a_master_and_hides_its_token() -> None:
     remote = SecretStr("sc://spark.example.com:443/;use_ssl=true;token=hidden;user_id=me")
     settings = Settings(spark_remote=remote, spark_master="spark://other:7077")
     spark = resolve_spark(settings, GATEWAY, NONE, {VARIABLE: "3"})
-    assert isinstance(spark, ForeignSpark)
+    assert isinstance(spark, ExternalSpark)
     shown = "sc://spark.example.com:443/;use_ssl=true;token=********;user_id=me"
     assert spark.described() == {"remote": shown}
     assert "hidden" not in repr(spark)
@@ -135,5 +136,5 @@ def test_secrets_are_masked_in_what_is_logged() -> None:
 def test_s3a_is_told_to_use_tls_exactly_for_https() -> None:
     ssl = "spark.hadoop.fs.s3a.connection.ssl.enabled"
     assert s3a_settings(GATEWAY)[ssl] == "true"
-    assert s3a_settings(LakeFSGateway("http://h:1", "a", "b"))[ssl] == "false"
+    assert s3a_settings(LakeFSConnection("http://h:1", "a", SecretStr("b")))[ssl] == "false"
     assert "the-secret" not in repr(GATEWAY)

@@ -13,14 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perago.errors import ProjectionError
-from perago.spark.jobs import Answer, table_of
-from perago.spark.tables import FETCHED, LISTED, LOCAL, Table, load_metadata
-from perago.spark.units import list_units, problems_in, scan_units, write_units
-from perago.spark.work import Moved, Site
 from perago.testing import InMemoryLake
 from perago.testing.repository import StoredObject
-from perago.transfer.inventory import ObjectStore, Projection, project
-from perago.transfer.partition import Bounds, Load
+from perago.transfer.inventory import ObjectStore, Projection, Source, project
+from perago.transfer.on_spark.functions import PartitionResult, TaskContext
+from perago.transfer.on_spark.jobs import Answer, table_of
+from perago.transfer.on_spark.subtrees import (
+    list_subtrees,
+    problems_in,
+    scan_subtrees,
+    write_subtrees,
+)
+from perago.transfer.on_spark.tables import FETCHED, LISTED, LOCAL, Table, load_metadata
+from perago.transfer.partition import Bounds, TransferSize
 from perago.transfer.paths import (
     FileSystem,
     check_projection,
@@ -28,9 +33,8 @@ from perago.transfer.paths import (
     refuse_keys,
     refuse_paths,
 )
-from perago.transfer.port import Source
 from perago.transfer.scan import level, refuse_special, scan
-from perago.transfer.units import split
+from perago.transfer.subtrees import split
 from unit.transfer.trees import keys
 
 BOUNDS = Bounds(objects=3, size=10)
@@ -44,7 +48,7 @@ def told(check: Callable[[], object]) -> str | None:
     return None
 
 
-def answered(units: Table, task: Callable[..., Moved]) -> list[Answer]:
+def answered(units: Table, task: Callable[..., PartitionResult]) -> list[Answer]:
     """Call a task with each part of the units, as Spark would; the second time it is repeated."""
     answers = {}
     for _ in range(2):
@@ -52,7 +56,7 @@ def answered(units: Table, task: Callable[..., Moved]) -> list[Answer]:
             rows = [*Table(units.folder, units.schema, {number: ()}).rows()]
             assert {row["partition"] for row in rows} == {number}
             moved = task(number, rows)
-            load = Load(moved.objects, moved.size)
+            load = TransferSize(moved.objects, moved.size)
             answers[number] = Answer(number, load, moved.deletes, moved.parts)
     return [*answers.values()]
 
@@ -63,9 +67,9 @@ def listed_in_tasks(
     tables = data.with_name("tables")
     tables.mkdir()
     units = split(partial(source.level, store), wanted)
-    written = write_units(units, tables / "units")
-    site = Site(data, source.repository, source.ref, 1, Path(), lambda _: store)
-    answers = answered(written, partial(list_units, site, source, tables, BOUNDS))
+    written = write_subtrees(units, tables / "units")
+    site = TaskContext(data, source.repository, source.ref, 1, Path(), lambda _: store)
+    answers = answered(written, partial(list_subtrees, site, source, tables, BOUNDS))
     refuse_keys(problems_in(tables / "bad", answers))
     assert {path.suffix for path in tables.rglob("*") if path.is_file()} == {".arrow"}
     return table_of(answers, tables / "listed", LISTED), table_of(
@@ -96,7 +100,7 @@ def assert_same(listed: Table, markers: Table, projection: Projection) -> None:
         f"{path}/": item.key for path, item in projection.markers.items()
     }
     sizes = [item.size for item in projection.files.values()]
-    assert listed.total() == Load(len(sizes), sum(sizes))
+    assert listed.total() == TransferSize(len(sizes), sum(sizes))
     assert_grouped(listed)
 
 
@@ -157,8 +161,8 @@ def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
 def scanned_in_tasks(data: Path, wanted: int, prefix: str = "") -> Table:
     changes = data.with_name("changes")
     changes.mkdir()
-    written = write_units(split(partial(level, data), wanted), changes / "units")
-    answers = answered(written, partial(scan_units, data, prefix, changes, BOUNDS))
+    written = write_subtrees(split(partial(level, data), wanted), changes / "units")
+    answers = answered(written, partial(scan_subtrees, data, prefix, changes, BOUNDS))
     refuse_special(problems_in(changes / "special", answers))
     refuse_paths(problems_in(changes / "bad", answers))
     return table_of(answers, changes / "local", LOCAL)

@@ -11,10 +11,9 @@ import pytest
 
 from perago.protocol.workspace import StagingBranch
 from perago.testing import InMemoryLake
-from perago.transfer.choice import ChosenBySize, Threshold
-from perago.transfer.inventory import ObjectStore, RemoteObject
+from perago.transfer.engines import ChosenBySize, Fetched, Plan, Threshold
+from perago.transfer.inventory import ObjectStore, RemoteObject, Source
 from perago.transfer.plan import SyncPlan, Upload
-from perago.transfer.port import Fetched, Plan, Source
 from unit.transfer.trees import record, remote
 
 SOURCE = Source("repository", "ref", "")

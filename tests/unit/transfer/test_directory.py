@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from perago.errors import ProjectionError
-from perago.transfer import directory as module
-from perago.transfer.directory import local_directory
-from perago.transfer.removal import remove_tree
+from perago.transfer import workspaces as module
 from perago.transfer.scan import scan
+from perago.transfer.workspaces import local_directory, remove_tree
 from unit.transfer.executions import an_execution
 
 TRY_LOCK = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"

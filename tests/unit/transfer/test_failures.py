@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from perago import errors
-from perago.transfer.failures import decode, encode
+from perago.transfer.on_spark.failures import decode, encode
 
 
 def every_error(kind: type[errors.PeragoError] = errors.PeragoError) -> list[type[Exception]]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perago.errors import BackendUnavailableError
-from perago.transfer.engine import landing_place
+from perago.transfer.engine import download_target
 from perago.transfer.inventory import RemoteObject
-from perago.transfer.moving import Place, download_partition
+from perago.transfer.moving import DownloadTarget, download_partition
 from perago.transfer.scan import FetchedFile, scan
 
 
@@ -26,7 +26,7 @@ class Objects:
         yield memoryview(key.encode())
 
 
-def download(store: Objects, place: Place, size: int = 3) -> dict[str, FetchedFile]:
+def download(store: Objects, place: DownloadTarget, size: int = 3) -> dict[str, FetchedFile]:
     objects = [("in/one", RemoteObject("one", size, ""))]
     return download_partition(store, "repository", "ref", objects, place, 4)  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_repeated_partition_puts_whole_files_in_place_again(data: Path) -> None:
-    with landing_place(data) as place:
+    with download_target(data) as place:
         download(Objects(), place)
         fetched = download(Objects(), place)
     assert (data / "in" / "one").read_bytes() == b"one"
@@ -48,7 +48,7 @@ def test_a_repeated_partition_puts_whole_files_in_place_again(data: Path) -> Non
 
 def test_a_task_that_was_given_up_cannot_put_a_file_in_place(data: Path) -> None:
     """Its download began, the job ended, and the body may already have removed the file."""
-    place = Place.beside(data)
+    place = DownloadTarget.beside(data)
     place.landing.mkdir()
     with pytest.raises(FileNotFoundError):
         download(Objects(before=place.landing), place)
@@ -56,7 +56,7 @@ def test_a_task_that_was_given_up_cannot_put_a_file_in_place(data: Path) -> None
 
 
 def test_a_file_that_came_short_is_never_in_the_data_folder(data: Path) -> None:
-    with landing_place(data) as place, pytest.raises(BackendUnavailableError, match="3 bytes"):
+    with download_target(data) as place, pytest.raises(BackendUnavailableError, match="3 bytes"):
         download(Objects(), place, size=4)
     assert scan(data).files == {}
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_already_there_is_replaced_and_never_written_through(data
     outside.write_bytes(b"kept")
     (data / "in").mkdir()
     (data / "in" / "one").symlink_to(outside)
-    with landing_place(data) as place:
+    with download_target(data) as place:
         download(Objects(), place)
     assert outside.read_bytes() == b"kept"
     assert not (data / "in" / "one").is_symlink()

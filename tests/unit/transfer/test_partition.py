@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.transfer.partition import Bounds, Grouping, Load, pack
+from perago.transfer.partition import Bounds, Grouping, TransferSize, pack
 
 # Small bounds, so that few objects show every case; sizes on both sides of them.
 BOUNDS = st.builds(Bounds, objects=st.integers(1, 6), size=st.integers(1, 40))
@@ -67,10 +67,10 @@ def test_partitions_are_numbered_from_the_largest_to_the_smallest(
 @given(SIZES, BOUNDS)
 def test_the_groups_loads_are_those_of_their_objects(sizes: list[int], bounds: Bounds) -> None:
     grouping = Grouping(bounds)
-    real: dict[int, Load] = {}
+    real: dict[int, TransferSize] = {}
     for size in sizes:
         group = grouping.add(size)
-        real[group] = real.get(group, Load()) + Load(1, size)
+        real[group] = real.get(group, TransferSize()) + TransferSize(1, size)
     assert grouping.loads == [real[number] for number in range(len(real))]
 
 
@@ -92,5 +92,5 @@ def test_bounds_that_would_hold_nothing_are_refused(wrong: dict[str, int]) -> No
 
 def test_groups_without_bytes_fill_partitions_by_their_number() -> None:
     """Deletes and empty files: one full partition must not make every further group a new one."""
-    places = pack([Load(10)] * 100, Bounds(objects=40, size=100))
+    places = pack([TransferSize(10)] * 100, Bounds(objects=40, size=100))
     assert sorted(Counter(places).values()) == [4] * 25

@@ -20,7 +20,7 @@ from perago.transfer.scan import (
     scan,
     scanned,
 )
-from perago.transfer.units import Unit
+from perago.transfer.subtrees import Subtree
 
 SECOND = 1_000_000_000
 
@@ -102,11 +102,11 @@ def test_a_unit_is_scanned_with_all_below_it_or_with_what_is_directly_in_it(
     (tmp_path / "a" / "b").mkdir(parents=True)
     for name in ("top", "a/in", "a/b/deep"):
         (tmp_path / name).touch()
-    assert {found.path for found in scanned(tmp_path, Unit("a/"))} == {"a/in", "a/b", "a/b/deep"}
-    assert {found.path for found in scanned(tmp_path, Unit("a/", is_deep=False))} == {
+    assert {found.path for found in scanned(tmp_path, Subtree("a/"))} == {"a/in", "a/b", "a/b/deep"}
+    assert {found.path for found in scanned(tmp_path, Subtree("a/", is_deep=False))} == {
         *["a/in", "a/b"],
     }
-    assert {found.path for found in scanned(tmp_path, Unit(is_deep=False))} == {"top", "a"}
+    assert {found.path for found in scanned(tmp_path, Subtree(is_deep=False))} == {"top", "a"}
 
 
 def _age(path: Path) -> StatRecord:

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from perago.protocol.identity import Attempt, Claim, Execution
-from perago.transfer.directory import local_directory
 from perago.transfer.sweep import Fate, SweepReport, clear, sweep
+from perago.transfer.workspaces import local_directory
 
 HOLD = """
 import sys
 from pathlib import Path
 from perago.protocol.identity import Attempt, Claim, Execution
-from perago.transfer.directory import local_directory
+from perago.transfer.workspaces import local_directory
 
 execution = Execution(Claim(Attempt("wf", sys.argv[2], 0, "step"), "token"), sys.argv[3])
 with local_directory(Path(sys.argv[1]), execution) as directory:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from perago.testing import InMemoryLake
 from perago.testing.repository import StoredObject
-from perago.transfer.inventory import projected
-from perago.transfer.port import Source
-from perago.transfer.units import WHOLE, Unit, split
+from perago.transfer.inventory import Source, projected
+from perago.transfer.subtrees import WHOLE, Subtree, split
 from unit.transfer.trees import keys
 
 
@@ -37,7 +36,7 @@ class Tree:
                     yield entry
 
 
-def starts(units: list[Unit]) -> list[str]:
+def starts(units: list[Subtree]) -> list[str]:
     return [unit.start + ("" if unit.is_deep else ".") for unit in units]
 
 
@@ -62,7 +61,7 @@ def test_a_tree_that_cannot_be_divided_further_is_left_as_it_is() -> None:
     units = split(Tree(DAYS).level, 1000)
     assert len(units) == 1 + 3 + 30
     assert [unit for unit in units if not unit.is_deep] == [
-        Unit(start, is_deep=False) for start in ("", "y0/", "y1/", "y2/")
+        Subtree(start, is_deep=False) for start in ("", "y0/", "y1/", "y2/")
     ]
 
 
@@ -85,7 +84,7 @@ def test_a_chain_of_folders_costs_a_bounded_number_of_looks() -> None:
     units = split(tree.level, 1000)
     assert len(tree.folders) == 100
     assert len(units) == 101
-    assert units[-1] == Unit("d/" * 100)
+    assert units[-1] == Subtree("d/" * 100)
 
 
 def test_a_unit_knows_the_closest_file_in_whose_place_it_is() -> None:

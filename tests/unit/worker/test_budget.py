@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError
-from perago.protocol.events import PhaseEvent
-from perago.settings import Address
-from perago.tasks.controls import PublishBudget
-from perago.worker.budget import (
+from perago.observability.health import HealthServer
+from perago.observability.metrics import PUBLISH_BUCKETS, WorkerMetrics
+from perago.operations.budget import (
     LEAST_OBSERVATIONS,
     PublishTimes,
     Refusal,
@@ -25,8 +24,9 @@ from perago.worker.budget import (
     propose_budget,
     read_publish_times,
 )
-from perago.worker.health import HealthServer
-from perago.worker.metrics import PUBLISH_BUCKETS, WorkerMetrics
+from perago.protocol.events import PhaseEvent
+from perago.settings import Address
+from perago.tasks.controls import PublishBudget
 
 seconds_lists = st.lists(st.floats(0, 300), min_size=LEAST_OBSERVATIONS, max_size=300)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from perago.lakefs.connection import LakeFSConnection
+from perago.connections import LakeFSConnection
 from perago.lakefs.objects import LakeFSObjects
 from perago.settings import Settings
-from perago.transfer.choice import ChosenBySize, Threshold
 from perago.transfer.engine import Engine
-from perago.worker.bootstrap import build_engine
+from perago.transfer.engines import ChosenBySize, Threshold
+from perago.wiring.ports import build_engine
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 STORE = LakeFSObjects(LAKEFS)

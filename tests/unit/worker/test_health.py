@@ -12,9 +12,9 @@ import pytest
 import structlog
 
 from perago.errors import ConfigurationError
+from perago.observability.health import HealthServer
+from perago.observability.metrics import WorkerMetrics
 from perago.settings import Address, Settings
-from perago.worker.health import HealthServer
-from perago.worker.metrics import WorkerMetrics
 
 ANY_PORT = Address("127.0.0.1", 0)
 

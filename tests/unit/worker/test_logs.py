@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.settings import Settings
-from perago.worker.logs import attempt_logs, configure_logs, log_phase
+from perago.observability.logs import attempt_logs, configure_logs, log_phase
 SECRET = {SECRET!r}
 def configure(**more):
     configure_logs(Settings(

@@ -16,9 +16,9 @@ from perago.errors import (
     TaskTerminalError,
     UnknownOutcomeError,
 )
+from perago.observability.metrics import PUBLISH_BUCKETS, AttemptEnd, WorkerMetrics
 from perago.protocol.events import PhaseEvent, Phases
 from perago.protocol.outcome import Completed, failure_of
-from perago.worker.metrics import PUBLISH_BUCKETS, AttemptEnd, WorkerMetrics
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 

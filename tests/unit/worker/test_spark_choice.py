@@ -9,11 +9,11 @@ from pydantic import BaseModel, SecretStr
 
 from perago import SparkWorkspace, task
 from perago.errors import ConfigurationError, SetupError
-from perago.hosting import java
+from perago.servers.toolchain import java
 from perago.settings import Settings
-from perago.spark.settings import ForeignSpark, OwnSpark, SparkOptions
+from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions
 from perago.tasks.definition import TaskDefinition, definition_of
-from perago.worker.spark_choice import ChosenSpark, choose_spark
+from perago.wiring.spark import ChosenSpark, choose_spark
 
 
 class Model(BaseModel):
@@ -75,16 +75,16 @@ def test_tasks_without_a_workspace_have_no_spark() -> None:
 
 
 def test_file_tasks_have_one_for_what_is_large_where_it_sees_their_folders() -> None:
-    assert choose(files) == (OwnSpark, False, True)
+    assert choose(files) == (ManagedSpark, False, True)
     assert choose(files, spark_master=CLUSTER) is None
     assert choose(files, spark_master=CLUSTER, workspace_root_shared=True) == (
-        OwnSpark,
+        ManagedSpark,
         False,
         True,
     )
     assert choose(files, spark_remote=FOREIGN) is None
     assert choose(files, spark_remote=FOREIGN, workspace_root_shared=True) == (
-        ForeignSpark,
+        ExternalSpark,
         False,
         True,
     )
@@ -92,13 +92,13 @@ def test_file_tasks_have_one_for_what_is_large_where_it_sees_their_folders() -> 
 
 def test_without_a_threshold_nothing_is_large() -> None:
     assert choose(files, spark_min_objects=0, spark_min_bytes=0) is None
-    assert choose(files, spark_min_objects=0) == (OwnSpark, False, True)
+    assert choose(files, spark_min_objects=0) == (ManagedSpark, False, True)
 
 
 def test_spark_tasks_have_one_in_any_case() -> None:
-    assert choose(job, plain) == (OwnSpark, True, False)
-    assert choose(job, files) == (OwnSpark, True, True)
-    assert choose(job, files, spark_remote=FOREIGN) == (ForeignSpark, True, False)
+    assert choose(job, plain) == (ManagedSpark, True, False)
+    assert choose(job, files) == (ManagedSpark, True, True)
+    assert choose(job, files, spark_remote=FOREIGN) == (ExternalSpark, True, False)
 
 
 def test_only_what_must_be_there_is_checked_at_the_start() -> None:
@@ -121,7 +121,7 @@ def test_without_java_file_tasks_move_their_workspaces_themselves(
     monkeypatch.setattr(java, "find", no_java)
     assert choose(files) is None
     # For a Spark task the preflight says so.
-    assert choose(job) == (OwnSpark, True, False)
+    assert choose(job) == (ManagedSpark, True, False)
 
 
 @pytest.mark.parametrize(

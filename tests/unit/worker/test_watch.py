@@ -11,10 +11,10 @@ from perago import TaskControls, TimeoutPolicy, task
 from perago.errors import BodyTimeoutError
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.tasks.definition import definition_of
-from perago.worker import watch
-from perago.worker.channel import Told
-from perago.worker.office import Stopped
-from perago.worker.watch import Stops, Watched, pause_after
+from perago.worker import slot
+from perago.worker.channel import PhaseReported
+from perago.worker.context import Stopped
+from perago.worker.slot import Stops, Watched, pause_after
 
 
 class Empty(BaseModel):
@@ -49,7 +49,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(slot, "time", clock)
     return clock
 
 
@@ -62,11 +62,11 @@ def watched(clock: Clock) -> Watched:
 
 
 def enter(watched: Watched, phase: str) -> None:
-    watched.note(Told(action="phase_started", phase=phase, seconds=None, details={}))
+    watched.note(PhaseReported(action="phase_started", phase=phase, seconds=None, details={}))
 
 
 def leave(watched: Watched, phase: str) -> None:
-    watched.note(Told(action="phase_ended", phase=phase, seconds=1.0, details={}))
+    watched.note(PhaseReported(action="phase_ended", phase=phase, seconds=1.0, details={}))
 
 
 def stopping() -> Stops:

@@ -15,8 +15,8 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from perago.errors import SetupError
-from perago.hosting import java, tool
-from perago.hosting.progress import step
+from perago.servers.toolchain import java, tool
+from perago.servers.toolchain.progress import step
 
 _SECONDS = 1800.0
 

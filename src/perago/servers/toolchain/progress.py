@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-Unit = Literal["bytes", "packages"]
+Measure = Literal["bytes", "packages"]
 Advance = Callable[[int], None]
 
 
@@ -19,7 +19,7 @@ def note(line: str) -> None:
 
 
 @contextmanager
-def step(title: str, total: int, unit: Unit) -> Iterator[Advance]:
+def step(title: str, total: int, unit: Measure) -> Iterator[Advance]:
     """Show one long step; the caller is given a function to say how far it has come."""
     began = time.monotonic()
     if sys.stderr.isatty():
@@ -32,7 +32,7 @@ def step(title: str, total: int, unit: Unit) -> Iterator[Advance]:
 
 
 @contextmanager
-def _bar(title: str, total: int, unit: Unit) -> Iterator[Advance]:
+def _bar(title: str, total: int, unit: Measure) -> Iterator[Advance]:
     # Imported here: a plain log needs none of it.
     from rich.console import Console
     from rich.progress import (

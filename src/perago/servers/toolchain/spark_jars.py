@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perago.hosting import ivy
-from perago.hosting.cache import Cache
+from perago.servers.toolchain import ivy
+from perago.servers.toolchain.cache import Cache
 
 VERSION = "4.1.2"
 SCALA = "2.13"

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from perago.protocol.events import EventSink
 from perago.protocol.workspace import StagingBranch
-from perago.spark import work
-from perago.spark.jobs import Jobs, table_of
-from perago.spark.plan import GROUPS_PER_PARTITION, SparkFetched, SparkPlan, write_plan
-from perago.spark.tables import FETCHED, LISTED, Table
-from perago.spark.units import list_units, problems_in, write_units
-from perago.transfer.engine import landing_place, make_folders
-from perago.transfer.inventory import ObjectStore, project
+from perago.transfer.engine import download_target, make_folders
+from perago.transfer.engines import Plan
+from perago.transfer.inventory import ObjectStore, Source, project
+from perago.transfer.on_spark import functions
+from perago.transfer.on_spark.jobs import Jobs, table_of
+from perago.transfer.on_spark.plan import GROUPS_PER_PARTITION, SparkFetched, SparkPlan, write_plan
+from perago.transfer.on_spark.subtrees import list_subtrees, problems_in, write_subtrees
+from perago.transfer.on_spark.tables import FETCHED, LISTED, Table
 from perago.transfer.partition import Bounds
 from perago.transfer.paths import FileSystem, check_projection, refuse_keys
-from perago.transfer.port import Plan, Source
-from perago.transfer.units import split
+from perago.transfer.subtrees import split
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _DELETES = Bounds(objects=50_000)
 
 
-class Shipment(Protocol):
+class StoreSerializer(Protocol):
     """How a store is opened in Spark's workers: from a file that only this user can read."""
 
     def pack(self, file: Path) -> None: ...
@@ -50,7 +50,7 @@ class SparkEngine:
     """Moves projections with the tasks of a Spark session."""
 
     store: ObjectStore
-    shipment: Shipment
+    serializer: StoreSerializer
     session: Callable[[], SparkSession]
     events: EventSink
     # Of each task; a machine runs one task per core.
@@ -64,11 +64,11 @@ class SparkEngine:
         tables = data.with_name(f"{data.name}.tables")
         tables.mkdir(mode=0o700)
         jobs = Jobs(self.session, self.events)
-        with self._site(tables, data, source.repository, source.ref) as site:
+        with self._task_context(tables, data, source.repository, source.ref) as site:
             listed, markers = self._list(source, site, tables, jobs)
             make_folders((row["path"] for row in markers.rows()), data)
-            with landing_place(data):
-                task = work.task(work.download, site, tables)
+            with download_target(data):
+                task = functions.task(functions.download, site, tables)
                 answers = jobs.move("download", listed, self.bounds, task)
         return SparkFetched(
             jobs=jobs,
@@ -81,7 +81,7 @@ class SparkEngine:
         )
 
     def _list(
-        self, source: Source, site: work.Site, tables: Path, jobs: Jobs
+        self, source: Source, site: functions.TaskContext, tables: Path, jobs: Jobs
     ) -> tuple[Table, Table]:
         """The files and the markers of a projection, listed in tasks, after a look at every key."""
         system = FileSystem.probe(site.data)
@@ -91,8 +91,8 @@ class SparkEngine:
             check_projection(whole, site.data, system)
         units = split(partial(source.level, self.store), self.units)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
-        task = work.task(list_units, site, source, tables, groups)
-        written = write_units(units, tables / "units")
+        task = functions.task(list_subtrees, site, source, tables, groups)
+        written = write_subtrees(units, tables / "units")
         answers = jobs.look("download", "list", written, task)
         refuse_keys(problems_in(tables / "bad", answers))
         listed = table_of(answers, tables / "listed", LISTED)
@@ -103,16 +103,30 @@ class SparkEngine:
         tables.mkdir(mode=0o700)
         written = plan if isinstance(plan, SparkPlan) else write_plan(plan, tables, self.bounds)
         jobs = Jobs(self.session, self.events)
-        with self._site(tables, data, staging.repository, staging.branch) as site:
-            jobs.move("stage", written.deletes, _DELETES, work.task(work.delete, site))
-            jobs.move("stage", written.uploads, self.bounds, work.task(work.upload, site))
+        with self._task_context(tables, data, staging.repository, staging.branch) as site:
+            jobs.move(
+                "stage",
+                written.deletes,
+                _DELETES,
+                functions.task(functions.delete, site),
+            )
+            jobs.move(
+                "stage",
+                written.uploads,
+                self.bounds,
+                functions.task(functions.upload, site),
+            )
 
     @contextmanager
-    def _site(self, tables: Path, data: Path, repository: str, ref: str) -> Iterator[work.Site]:
+    def _task_context(
+        self, tables: Path, data: Path, repository: str, ref: str
+    ) -> Iterator[functions.TaskContext]:
         """Where tasks move objects. The store's file is there while they do, and no longer."""
         file = tables / "store"
-        self.shipment.pack(file)
+        self.serializer.pack(file)
         try:
-            yield work.Site(data, repository, ref, self.threads, file, self.shipment.open_store)
+            yield functions.TaskContext(
+                data, repository, ref, self.threads, file, self.serializer.open_store
+            )
         finally:
             file.unlink()

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from perago.errors import BackendUnavailableError
 from perago.protocol.events import EventSink, PhaseEvent
-from perago.spark.tables import Places, Table, ddl
-from perago.spark.work import ANSWER, Task, read_and, read_parts
-from perago.transfer.failures import decode
-from perago.transfer.partition import Bounds, Load
+from perago.transfer.on_spark.failures import decode
+from perago.transfer.on_spark.functions import ANSWER, Task, read_and, read_parts
+from perago.transfer.on_spark.tables import PartitionAssignment, Table, ddl
+from perago.transfer.partition import Bounds, TransferSize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,9 +36,9 @@ class Answer:
     """What one partition moved, and the parts of tables that it wrote."""
 
     partition: int
-    load: Load
+    load: TransferSize
     deletes: int
-    parts: Mapping[str, Sequence[Load]]
+    parts: Mapping[str, Sequence[TransferSize]]
 
 
 def table_of(answers: Iterable[Answer], folder: Path, schema: pa.Schema) -> Table:
@@ -55,7 +55,7 @@ class Jobs:
     session: Callable[[], SparkSession]
     events: EventSink
 
-    def rows(self, table: Table, places: Places | None = None) -> DataFrame:
+    def rows(self, table: Table, places: PartitionAssignment | None = None) -> DataFrame:
         """The rows of a table; with ``places``, also the partition of each row's group."""
         partition = pa.field("partition", pa.int32())
         schema = table.schema if places is None else table.schema.append(partition)
@@ -133,8 +133,10 @@ class Jobs:
 
 def _answer(row: dict[str, Any]) -> Answer:
     told = json.loads(row["parts"])
-    parts = {name: [Load(*load) for load in loads] for name, loads in told.items()}
-    return Answer(row["partition"], Load(row["objects"], row["bytes"]), row["deletes"], parts)
+    parts = {name: [TransferSize(*load) for load in loads] for name, loads in told.items()}
+    return Answer(
+        row["partition"], TransferSize(row["objects"], row["bytes"]), row["deletes"], parts
+    )
 
 
 def _interrupt(session: SparkSession, tag: str) -> None:

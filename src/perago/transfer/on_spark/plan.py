@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from perago.spark import work
-from perago.spark.jobs import Jobs, table_of
-from perago.spark.tables import (
+from perago.transfer.engines import Plan
+from perago.transfer.inventory import listing_prefix
+from perago.transfer.on_spark import functions
+from perago.transfer.on_spark.jobs import Jobs, table_of
+from perago.transfer.on_spark.subtrees import problems_in, scan_subtrees, write_subtrees
+from perago.transfer.on_spark.tables import (
     DELETES,
     FETCHED,
     LOCAL,
     UPLOADS,
+    PartitionAssignment,
     PartWriter,
-    Places,
     Table,
     ddl,
     dump_metadata,
 )
-from perago.spark.units import problems_in, scan_units, write_units
-from perago.transfer.inventory import listing_prefix
 from perago.transfer.partition import Bounds
 from perago.transfer.paths import refuse_paths
 from perago.transfer.plan import SyncPlan
-from perago.transfer.port import Plan
 from perago.transfer.scan import level, refuse_special
-from perago.transfer.units import split
+from perago.transfer.subtrees import split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +66,7 @@ class SparkPlan:
         }
 
     def collect(self) -> SyncPlan:
-        uploads = sorted(map(work.upload_of, self.uploads.rows()), key=lambda one: one.path)
+        uploads = sorted(map(functions.upload_of, self.uploads.rows()), key=lambda one: one.path)
         deletes = sorted(row["key"] for row in self.deletes.rows())
         return SyncPlan(tuple(uploads), tuple(deletes), self.unchanged)
 
@@ -96,9 +96,9 @@ class SparkFetched:
         gone = self.files.total().objects // _GONE_PER_PARTITION + 1
         partitions = max(gone, places.partitions)
         joined = self._joined(local, places, partitions)
-        open_rows = joined.mapInArrow(partial(work.decide, body_started_ns), ddl(_JOINED))
+        open_rows = joined.mapInArrow(partial(functions.decide, body_started_ns), ddl(_JOINED))
         start = listing_prefix(self.prefix)
-        task = work.task(work.compare, self.data, changes, start)
+        task = functions.task(functions.compare, self.data, changes, start)
         answers = self.jobs.run("diff", open_rows, partitions, task)
         uploads = table_of(answers, changes / "uploads", UPLOADS)
         deletes = table_of(answers, changes / "deletes", DELETES)
@@ -109,14 +109,14 @@ class SparkFetched:
         """What is in the data folder, scanned in tasks, after a look at every name."""
         units = split(partial(level, self.data), self.units)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
-        task = work.task(scan_units, self.data, self.prefix, changes, groups)
-        written = write_units(units, changes / "units")
+        task = functions.task(scan_subtrees, self.data, self.prefix, changes, groups)
+        written = write_subtrees(units, changes / "units")
         answers = self.jobs.look("diff", "scan", written, task)
         refuse_special(problems_in(changes / "special", answers))
         refuse_paths(problems_in(changes / "bad", answers))
         return table_of(answers, changes / "local", LOCAL)
 
-    def _joined(self, local: Table, places: Places, partitions: int) -> DataFrame:
+    def _joined(self, local: Table, places: PartitionAssignment, partitions: int) -> DataFrame:
         """Each path with what it was and what it is; what is gone also gets a partition."""
         from pyspark.sql import functions as sql
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 
-from perago.spark.jobs import Answer, table_of
-from perago.spark.tables import (
+from perago.transfer.inventory import Source, projected
+from perago.transfer.on_spark.functions import PartitionResult, TaskContext
+from perago.transfer.on_spark.jobs import Answer, table_of
+from perago.transfer.on_spark.tables import (
     FETCHED,
     LISTED,
     LOCAL,
@@ -20,13 +22,10 @@ from perago.spark.tables import (
     dump_metadata,
     written,
 )
-from perago.spark.work import Moved, Site
-from perago.transfer.inventory import projected
-from perago.transfer.partition import Bounds, Load
+from perago.transfer.partition import Bounds, TransferSize
 from perago.transfer.paths import SortedNames, path_problem, publish_problems, room_in
-from perago.transfer.port import Source
 from perago.transfer.scan import scanned
-from perago.transfer.units import Unit
+from perago.transfer.subtrees import Subtree
 
 # More would not be faster: a task costs a fifth of a second, and they all ask one LakeFS.
 _MOST_TASKS = 16
@@ -34,7 +33,7 @@ _MOST_TASKS = 16
 Problem = tuple[str, str]
 
 
-def write_units(units: Sequence[Unit], folder: Path) -> Table:
+def write_subtrees(units: Sequence[Subtree], folder: Path) -> Table:
     """A part for each task. Dealt out in turn: neighbours are often of a size."""
     tasks = min(_MOST_TASKS, len(units))
     for number in range(tasks):
@@ -45,9 +44,9 @@ def write_units(units: Sequence[Unit], folder: Path) -> Table:
     return Table(folder, UNITS, dict.fromkeys(range(tasks), ()))
 
 
-def list_units(
-    site: Site, source: Source, tables: Path, bounds: Bounds, number: int, rows: list[Row]
-) -> Moved:
+def list_subtrees(
+    site: TaskContext, source: Source, tables: Path, bounds: Bounds, number: int, rows: list[Row]
+) -> PartitionResult:
     """List units and write down what is there, with a look at every key of it."""
     store, room = site.store(), room_in(site.data)
     with (
@@ -55,7 +54,7 @@ def list_units(
         PartWriter(tables / "markers", number, FETCHED) as markers,
         PartWriter(tables / "bad", number, PROBLEMS) as bad,
     ):
-        for unit in _units_of(rows):
+        for unit in _subtrees_of(rows):
             names = SortedNames(room, unit.above)
             for entry in projected(source.listing(store, unit), source.prefix):
                 path, item = entry.path, entry.item
@@ -69,16 +68,16 @@ def list_units(
     return _told(listed, markers, bad)
 
 
-def scan_units(
+def scan_subtrees(
     data: Path, prefix: str, changes: Path, bounds: Bounds, number: int, rows: list[Row]
-) -> Moved:
+) -> PartitionResult:
     """Scan units of the data folder and write down what is there, with a look at every name."""
     with (
         PartWriter(changes / "local", number, LOCAL, bounds) as local,
         PartWriter(changes / "special", number, PROBLEMS) as special,
         PartWriter(changes / "bad", number, PROBLEMS) as bad,
     ):
-        for found in (found for unit in _units_of(rows) for found in scanned(data, unit)):
+        for found in (found for unit in _subtrees_of(rows) for found in scanned(data, unit)):
             path, record = found.path, found.record
             name = path if record is not None else f"{path}/"
             if found.special is not None:
@@ -101,14 +100,14 @@ def problems_in(folder: Path, answers: list[Answer]) -> Iterator[Problem]:
         yield name, why
 
 
-def _units_of(rows: list[Row]) -> Iterator[Unit]:
-    return (Unit(*json.loads(row["unit"])) for row in rows)
+def _subtrees_of(rows: list[Row]) -> Iterator[Subtree]:
+    return (Subtree(*json.loads(row["unit"])) for row in rows)
 
 
 def _note(part: PartWriter, name: str, why: str) -> None:
     part.add(json.dumps([name, why]))
 
 
-def _told(found: PartWriter, *others: PartWriter) -> Moved:
-    load = sum(found.loads, Load())
-    return Moved(load.objects, load.size, parts=written(found, *others))
+def _told(found: PartWriter, *others: PartWriter) -> PartitionResult:
+    load = sum(found.loads, TransferSize())
+    return PartitionResult(load.objects, load.size, parts=written(found, *others))

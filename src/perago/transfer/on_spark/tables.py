@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from perago.transfer.partition import Bounds, Grouping, Load, pack
+from perago.transfer.partition import Bounds, Grouping, TransferSize, pack
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Table:
 
     folder: Path
     schema: pa.Schema
-    parts: Mapping[int, Sequence[Load]]
+    parts: Mapping[int, Sequence[TransferSize]]
 
     def rows(self) -> Iterator[Row]:
         """Every row, in this process."""
@@ -70,22 +70,22 @@ class Table:
             for batch in read_part(part_path(self.folder, number)):
                 yield from batch.to_pylist()
 
-    def groups(self) -> list[Load]:
+    def groups(self) -> list[TransferSize]:
         return [load for loads in self.parts.values() for load in loads]
 
-    def total(self) -> Load:
-        return sum(self.groups(), Load())
+    def total(self) -> TransferSize:
+        return sum(self.groups(), TransferSize())
 
-    def places(self, bounds: Bounds) -> Places:
+    def places(self, bounds: Bounds) -> PartitionAssignment:
         """Share the groups out into bounded partitions."""
         packed = pack(self.groups(), bounds)
         place = iter(packed)
         by_part = {part: [next(place) for _ in loads] for part, loads in self.parts.items()}
-        return Places(by_part, max(packed, default=-1) + 1)
+        return PartitionAssignment(by_part, max(packed, default=-1) + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PartitionAssignment:
     """The partition of each group of a table, by part."""
 
     by_part: Mapping[int, Sequence[int]]
@@ -132,7 +132,7 @@ class PartWriter:
         return self._folder.name
 
     @property
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[TransferSize]:
         return self._grouping.loads
 
     def as_table(self) -> Table:
@@ -165,7 +165,7 @@ class PartWriter:
         self._rows.clear()
 
 
-def written(*parts: PartWriter) -> dict[str, Sequence[Load]]:
+def written(*parts: PartWriter) -> dict[str, Sequence[TransferSize]]:
     """The tables that have a part now, with its groups."""
     return {part.table: part.loads for part in parts if part.count}
 

@@ -15,28 +15,28 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from perago.spark.tables import (
+from perago.transfer.inventory import ObjectStore, RemoteObject
+from perago.transfer.moving import (
+    DownloadTarget,
+    delete_partition,
+    download_partition,
+    hash_partition,
+    upload_partition,
+)
+from perago.transfer.on_spark.failures import encode
+from perago.transfer.on_spark.tables import (
     DELETES,
     FETCHED,
     UPLOADS,
+    PartitionAssignment,
     PartWriter,
-    Places,
     Row,
     Table,
     load_metadata,
     part_path,
     read_part,
 )
-from perago.transfer.failures import encode
-from perago.transfer.inventory import ObjectStore, RemoteObject
-from perago.transfer.moving import (
-    Place,
-    delete_partition,
-    download_partition,
-    hash_partition,
-    upload_partition,
-)
-from perago.transfer.partition import Load
+from perago.transfer.partition import TransferSize
 from perago.transfer.plan import Upload, is_proven_unchanged
 from perago.transfer.scan import FetchedFile, StatRecord
 
@@ -57,7 +57,7 @@ ANSWER = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TaskContext:
     """Where a task moves objects, and how it opens the store. Holds no secret."""
 
     data: Path
@@ -72,17 +72,17 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PartitionResult:
     """What one partition came to."""
 
     objects: int
     size: int
     deletes: int = 0
     # The tables it wrote a part of, each with the groups in that part.
-    parts: Mapping[str, Sequence[Load]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[TransferSize]] = field(default_factory=dict)
 
 
-def read_parts(table: Table, places: Places | None, batches: Batches) -> Batches:
+def read_parts(table: Table, places: PartitionAssignment | None, batches: Batches) -> Batches:
     """Each input row stands for a part file: its rows, with the partition of their group."""
     numbers = list(table.parts)
     for batch in batches:
@@ -102,7 +102,7 @@ def read_and(task: Task, table: Table, batches: Batches) -> Batches:
     return task(read_parts(table, None, batches))
 
 
-def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batches:
+def answered(work: Callable[[int, list[Row]], PartitionResult], batches: Batches) -> Batches:
     """Do the work of one partition and answer with one row."""
     started = time.perf_counter()
     # Reading is Spark's: what fails there is no error of ours.
@@ -110,7 +110,7 @@ def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batch
     if not rows:
         return
     number = rows[0]["partition"]
-    moved, error = Moved(0, 0), None
+    moved, error = PartitionResult(0, 0), None
     try:
         moved = work(number, rows)
     except Exception as failure:  # noqa: BLE001  an error is an answer
@@ -123,10 +123,10 @@ def answered(work: Callable[[int, list[Row]], Moved], batches: Batches) -> Batch
     yield pa.RecordBatch.from_pydict(columns, schema=ANSWER)
 
 
-def download(site: Site, tables: Path, number: int, rows: list[Row]) -> Moved:
+def download(site: TaskContext, tables: Path, number: int, rows: list[Row]) -> PartitionResult:
     """Download a partition and write down what came."""
     objects = [(row["path"], RemoteObject(row["key"], row["size"], "")) for row in rows]
-    place = Place.beside(site.data)
+    place = DownloadTarget.beside(site.data)
     fetched = download_partition(
         site.store(), site.repository, site.ref, objects, place, site.threads
     )
@@ -135,8 +135,8 @@ def download(site: Site, tables: Path, number: int, rows: list[Row]) -> Moved:
         row.update(_columns_of(came.record), md5=came.md5)
     with PartWriter(tables / "fetched", number, FETCHED) as part:
         part.add_all(rows)
-    load = Load(len(rows), sum(row["size"] for row in rows))
-    return Moved(load.objects, load.size, parts={"fetched": [load]})
+    load = TransferSize(len(rows), sum(row["size"] for row in rows))
+    return PartitionResult(load.objects, load.size, parts={"fetched": [load]})
 
 
 def decide(body_started_ns: int, batches: Batches) -> Batches:
@@ -158,7 +158,7 @@ def _is_open(row: Row, body_started_ns: int) -> bool:
     return not is_proven_unchanged(record_of(row), fetched, body_started_ns)
 
 
-def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row]) -> Moved:
+def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row]) -> PartitionResult:
     """Hash what is in doubt, and write down what has to be uploaded and deleted."""
     there = [row for row in rows if row["path"] is not None]
     suspects = [row["path"] for row in there if row["before_path"] is not None]
@@ -174,10 +174,10 @@ def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row])
     with PartWriter(changes / "deletes", number, DELETES) as part:
         part.add_all(gone)
     # The rows of a part are one group: a partition's worth at most.
-    sent = Load(len(uploads), sum(row["size"] for row in uploads))
-    loads = {"uploads": sent, "deletes": Load(len(gone))}
+    sent = TransferSize(len(uploads), sum(row["size"] for row in uploads))
+    loads = {"uploads": sent, "deletes": TransferSize(len(gone))}
     parts = {name: [load] for name, load in loads.items() if load.objects}
-    return Moved(sent.objects, sent.size, len(gone), parts)
+    return PartitionResult(sent.objects, sent.size, len(gone), parts)
 
 
 def _as_upload(row: Row, start: str) -> Row:
@@ -186,21 +186,21 @@ def _as_upload(row: Row, start: str) -> Row:
     return {**row, **kept, "key": start + row["path"], "group": 0}
 
 
-def upload(site: Site, number: int, rows: list[Row]) -> Moved:
+def upload(site: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
     """Upload a partition."""
     uploads = [upload_of(row) for row in rows]
     upload_partition(site.store(), site.repository, site.ref, uploads, site.data, site.threads)
-    return Moved(len(uploads), sum(item.size for item in uploads))
+    return PartitionResult(len(uploads), sum(item.size for item in uploads))
 
 
-def delete(site: Site, number: int, rows: list[Row]) -> Moved:
+def delete(site: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
     """Delete a partition."""
     keys = [row["key"] for row in rows]
     delete_partition(site.store(), site.repository, site.ref, keys, site.threads)
-    return Moved(0, 0, len(keys))
+    return PartitionResult(0, 0, len(keys))
 
 
-def task(work: Callable[..., Moved], *given: object) -> Task:
+def task(work: Callable[..., PartitionResult], *given: object) -> Task:
     """A partition's work as the function that Spark calls."""
     return partial(answered, partial(work, *given))
 

@@ -1,0 +1,1 @@
+"""What a command does, once: registration, fence, garbage collection, budget, local run."""

@@ -1,0 +1,1 @@
+"""The Spark engine: the same partition functions as in process, run by Spark tasks."""

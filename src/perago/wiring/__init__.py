@@ -1,0 +1,1 @@
+"""The only place that builds adapters: connections, ports, jobs and Spark from settings."""
