@@ -98,7 +98,7 @@ def test_an_attempt_that_became_stale_in_the_body_publishes_nothing(
     world: World, body: Body
 ) -> None:
     delivery = world.deliver()
-    world.faults.inject("spark.settle", followed_by(end_workflow(world, delivery)))
+    world.faults.inject("spark.end_operations", followed_by(end_workflow(world, delivery)))
     failed(world.run(world.spark_job(body), delivery), StaleAttemptError)
     assert not {"lake.merge", "lake.relocate"} & set(world.faults.calls)
     assert_untouched(world)
@@ -154,7 +154,7 @@ def test_a_retry_adopts_what_its_dead_predecessor_published(world: World) -> Non
         "workspace": {**world.payload()["workspace"], "ref": world.head.id},
         "result": {"text": "the first"},
     }
-    assert len(world.spark.sessions) == 1
+    assert len(world.spark.opened) == 1
 
 
 class Crash(BaseException):
