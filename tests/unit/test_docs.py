@@ -18,7 +18,8 @@ PROTOCOL = ROOT / "docs" / "protocol.md"
 # What is not the project's own text: environments, caches, what is built.
 _FOREIGN = {".git", ".venv", "site", "build", "dist", "node_modules"}
 _CITATION = re.compile(
-    r"(?:§+ ?|\b(?:sections?|protocol) )(?P<numbers>\d+(?:(?:, | and | to |–|-)\d+)*)", re.IGNORECASE
+    r"(?:§+ ?|\b(?:sections?|protocol) )(?P<numbers>\d+(?:(?:, | and | to |\u2013|-)\d+)*)",
+    re.IGNORECASE,
 )
 
 
@@ -129,7 +130,7 @@ def cited_sections(text: str) -> Iterator[str]:
         ("the publish table (protocol, section 7)", ["7"]),
         ("see protocol 9, and § 11", ["9", "11"]),
         ("§§ 4, 5", ["4", "5"]),
-        ("sections 0–11", ["0", "11"]),
+        ("sections 0\u201311", ["0", "11"]),
         ("the protocol has no number here; a section neither; 7 files", []),
     ],
 )

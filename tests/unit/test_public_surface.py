@@ -59,6 +59,12 @@ def called(call: ast.Call) -> str:
     return ""
 
 
+def fields_of(kind: ast.ClassDef) -> list[str]:
+    """The annotated fields of a class, in order."""
+    targets = (item.target for item in kind.body if isinstance(item, ast.AnnAssign))
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def first_text(call: ast.Call) -> str | None:
     match call.args[:1]:
         case [ast.Constant(value=str(text))]:
@@ -138,8 +144,7 @@ def forwarders() -> set[str]:
         if arguments[:1] == ["action"]:
             found.add(function.name)
     for kind in nodes(ast.ClassDef):
-        fields = [item.target.id for item in kind.body if isinstance(item, ast.AnnAssign)]
-        if fields[:1] == ["action"]:
+        if fields_of(kind)[:1] == ["action"]:
             found.add(kind.name)
     return found
 
@@ -151,7 +156,9 @@ def structlog_names(tree: ast.Module) -> set[str]:
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id="structlog"), attr="get_logger")),
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="structlog"), attr="get_logger")
+                ),
             ):
                 found.add(name)
     return found
@@ -241,10 +248,9 @@ def record_keys() -> list[str]:
     """The fields of the record, and the keys that are written out in full."""
     kinds = [kind for kind in nodes(ast.ClassDef) if kind.name == "Record"]
     assert len(kinds) == 1
-    fields = [item.target.id for item in kinds[0].body if isinstance(item, ast.AnnAssign)]
     texts = {node.value for node in nodes(ast.Constant) if isinstance(node.value, str)}
     keys = {text for text in texts if re.fullmatch(r"perago\.[a-z]+_[a-z_]+", text)}
-    return [f"perago.{name}" for name in fields] + sorted(keys)
+    return [f"perago.{name}" for name in fields_of(kinds[0])] + sorted(keys)
 
 
 def test_the_page_lists_every_key_of_the_record() -> None:
