@@ -14,7 +14,7 @@ from perago.errors import LostReplyError
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery, Lake
 from perago.protocol.workspace import StagedWorkspace
-from perago.worker.report import Delivered
+from perago.worker.report import Reported
 
 pytestmark = pytest.mark.servers
 
@@ -50,7 +50,7 @@ def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
     workflow, abandoned = publish_and_die(world)
     outcome, delivered = world.attempt(world.job(write_new))
     assert isinstance(outcome, Completed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     ref = outcome.output["workspace"]["ref"]
     assert ref != abandoned
     assert world.history()[:2] == [ref, world.ref]
@@ -80,7 +80,7 @@ def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
 
     outcome, delivered = world.attempt(world.job(body, recovery="adopt"))
     assert isinstance(outcome, Completed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     assert not ran
     assert outcome.output == {
         "workspace": world.workspace(ref=published),
@@ -124,14 +124,14 @@ def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) 
     stale = world.run(world.job(write_new), old)
     assert isinstance(stale, Failed)
     assert stale.reason.startswith("StaleAttemptError: ")
-    assert world.report(old, stale) is Delivered.STALE
+    assert world.report(old, stale) is Reported.STALE
     task = last_task(world, workflow)
     assert (task["status"], task["workerId"]) == ("IN_PROGRESS", new.claim.token)
     world.assert_untouched()
 
     live = world.run(world.job(write_new), new)
     assert isinstance(live, Completed)
-    assert world.report(new, live) is Delivered.POSTED
+    assert world.report(new, live) is Reported.POSTED
 
 
 def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> None:
@@ -262,8 +262,8 @@ def test_a_redelivered_attempt_keeps_the_first_execution_out(world: World) -> No
     stale = world.run(world.job(write_new), first)
     assert isinstance(stale, Failed)
     assert "claim is" in stale.reason
-    assert world.report(first, stale) is Delivered.STALE
+    assert world.report(first, stale) is Reported.STALE
     live = world.run(world.job(write_new), second)
     assert isinstance(live, Completed)
-    assert world.report(second, live) is Delivered.POSTED
+    assert world.report(second, live) is Reported.POSTED
     assert last_task(world, workflow)["status"] == "COMPLETED"

@@ -30,7 +30,7 @@ from perago.protocol.run import run_attempt
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.ports import SystemClock
-from perago.worker.report import Delivered, report
+from perago.worker.report import Reported, report
 
 SEED = {
     "data/a.txt": "alpha",
@@ -254,10 +254,10 @@ class World:
         execution = Execution(delivery.claim, execution_id or uuid.uuid4().hex)
         return run_attempt(job, execution, delivery.payload, self.ports(lake))
 
-    def report(self, delivery: Delivery, outcome: Outcome) -> Delivered:
+    def report(self, delivery: Delivery, outcome: Outcome) -> Reported:
         return report(self.conductor, delivery.claim, outcome, [], seconds=20)
 
-    def attempt(self, job: Job, *, lake: Lake | None = None) -> tuple[Outcome, Delivered]:
+    def attempt(self, job: Job, *, lake: Lake | None = None) -> tuple[Outcome, Reported]:
         """Claim, run and report the next attempt."""
         delivery = self.claim()
         outcome = self.run(job, delivery, lake=lake)

@@ -49,7 +49,7 @@ class Phases:
         finally:
             self._current = outer
 
-    def tell(self, action: str, **details: Any) -> None:
+    def report(self, action: str, **details: Any) -> None:
         """Report something that happened inside the current phase."""
         self._sink(PhaseEvent(action, self._current, None, details))
 

@@ -70,7 +70,7 @@ class Publisher:
         plan = build_workspace_publication_plan(
             ref=space.ref, head=head, changed=staged is not None, branch=space.branch
         )
-        self.phases.tell("publish_planned", plan=type(plan).__name__, head=head.id)
+        self.phases.report("publish_planned", plan=type(plan).__name__, head=head.id)
         match plan, staged:
             case CompleteAtInput(), _:
                 return Published(space.ref, "unchanged")
@@ -128,7 +128,7 @@ class Publisher:
         self._refuse_dirty_target()
         tag = f"perago-replaced-{self.clock.today()}-{abandoned.id}"
         self.lake.tag(space.repository, tag, abandoned.id)
-        self.phases.tell("replaced_commit_tagged", tag=tag, commit=abandoned.id)
+        self.phases.report("replaced_commit_tagged", tag=tag, commit=abandoned.id)
         timeout = self.fence.check().bound(_RELOCATE_TIMEOUT_SECONDS, "relocate the target")
         try:
             self.lake.relocate(space.repository, space.branch, destination, timeout=timeout)
@@ -185,7 +185,7 @@ class Publisher:
     def _resolve(self, lost: LostReplyError, landed: Callable[[Commit], bool]) -> str:
         """After a lost reply, read until the change shows up; never ask for it again."""
         space = self.workspace
-        self.phases.tell("reply_lost", error=str(lost))
+        self.phases.report("reply_lost", error=str(lost))
         deadline = self.clock.monotonic() + self.policy.resolve_seconds
         while True:
             try:
@@ -193,7 +193,7 @@ class Publisher:
             except BackendError:
                 head = None
             if head is not None and landed(head):
-                self.phases.tell("resolved_as_landed", head=head.id)
+                self.phases.report("resolved_as_landed", head=head.id)
                 return head.id
             if self.clock.monotonic() >= deadline:
                 at = head.id if head else "unreadable"

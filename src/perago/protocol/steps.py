@@ -112,7 +112,7 @@ class Steps:
             limit = self.ports.policy.max_recorded_result_bytes
             recorded, why_not = recordable(executed.result, max_bytes=limit)
             if why_not:
-                self.phases.tell("result_not_recorded", reason=why_not)
+                self.phases.report("result_not_recorded", reason=why_not)
         return Record.of(
             self.execution, ref=pinned.workspace.ref, params=pinned.raw_params, result=recorded
         )
@@ -132,7 +132,7 @@ class Steps:
             raise
         finally:
             if evidence:
-                self.phases.tell("staging_branch_kept", branch=staging.branch)
+                self.phases.report("staging_branch_kept", branch=staging.branch)
             else:
                 self._delete(staging)
 
@@ -175,7 +175,7 @@ class Steps:
 
     def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
         """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
-        self.phases.tell("reply_lost", error=str(lost))
+        self.phases.report("reply_lost", error=str(lost))
         try:
             head = self.storage.lake.get_head(staging.repository, staging.branch)
         except BackendError as error:
@@ -189,7 +189,7 @@ class Steps:
         try:
             self.storage.lake.delete_branch(staging)
         except Exception as error:  # noqa: BLE001  cleanup never changes a result
-            self.phases.tell(
+            self.phases.report(
                 "staging_cleanup_failed",
                 message="failed to clean staging workspace",
                 branch=staging.branch,

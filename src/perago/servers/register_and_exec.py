@@ -1,9 +1,9 @@
 """Name this process to the watchdog, then become the server.
 
 Run by path, in isolated mode and without site-packages, because it stands before every start:
-``python -I -S register_and_exec.py FD PROGRAM ARGUMENT…``. It holds the watchdog's pipe open until it has
-written its own pid, which ``exec`` keeps. So there is no moment in which a server runs and the
-watchdog does not know it, not even when the parent is killed right after the fork.
+``python -I -S register_and_exec.py FD PROGRAM ARGUMENT…``. It holds the watchdog's pipe open
+until it has written its own pid, which ``exec`` keeps. So there is no moment in which a server
+runs and the watchdog does not know it, not even when the parent is killed right after the fork.
 """
 
 import os

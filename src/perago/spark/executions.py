@@ -16,7 +16,7 @@ from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import ObjectStore, listing_prefix, project
 
 # An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
-_SETTLE_SECONDS = 60.0
+_END_SECONDS = 60.0
 
 OpenSession = Callable[[str], Any]
 
@@ -38,9 +38,9 @@ class ConnectExecution:
             list_paths=lambda: self._paths(ref),
         )
 
-    def settle(self) -> int:
+    def end_operations(self) -> int:
         with translated("end the work of this execution"):
-            return end_operations(self.session, _SETTLE_SECONDS)
+            return end_operations(self.session, _END_SECONDS)
 
     def close(self) -> None:
         """End what runs and the session; the server forgets both also without us."""
