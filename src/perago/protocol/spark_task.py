@@ -62,7 +62,7 @@ class _Run:
     pinned: Pinned
 
     def _execute(self, workspace: Any) -> tuple[Executed, int]:
-        """Run the body and end the operations it left running; return its result and their count."""
+        """Run the body and end the operations it left running; return result and their count."""
         steps, phases = self.steps, self.steps.phases
         with self._interrupted_on_failure(), phases("body"):
             value = call_body(lambda: steps.job.body(workspace, self.pinned.params))

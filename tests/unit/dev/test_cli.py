@@ -15,7 +15,7 @@ _FORBIDDEN = (
     "conductor",
     "rich.progress",
     "perago.dev",
-    "perago.hosting",
+    "perago.servers",
     "psutil",
 )
 
