@@ -49,7 +49,7 @@ def settings(**changes: object) -> Settings:
         "lakefs_access_key_id": "key",
         "lakefs_secret_access_key": SecretStr("secret"),
     }
-    return Settings(**(lakefs | changes))  # type: ignore[arg-type]
+    return Settings(**(lakefs | changes))
 
 
 FOREIGN = SecretStr("sc://spark.example.com:15002")
