@@ -28,6 +28,7 @@ check: $(READY)
 	$(BIN)/ruff format --check src tests examples docs
 	$(BIN)/mypy src tests examples docs
 	$(BIN)/lint-imports
+	$(BIN)/deptry src
 
 bench: $(READY)
 	$(BIN)/python -m pytest tests/bench -m bench -p no:cacheprovider
@@ -39,7 +40,9 @@ soak: $(READY)
 docs: $(READY)
 	@$(BIN)/python docs/build.py
 
-# Regenerates the pins; needs `uv` on PATH. Addresses of registries are never written.
+# Regenerates the pins; needs `uv` on PATH. Addresses of registries are never written. uv prefers the
+# versions of an existing constraints.txt, so that a pin (pyspark's above all, which decides the jars)
+# changes only where a range requires it; `--upgrade-package NAME` moves one on purpose.
 lock:
 	uv pip compile -q pyproject.toml --extra servers --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints.txt
