@@ -17,12 +17,12 @@ from perago.errors import (
 )
 from perago.lakefs.errors import translated
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
 
 Answer = TypeVar("Answer")
 
-_ACTIONS = "_lakefs_actions/"
 # Shorter than what objects are waited for: a lease runs, and a publish step reads in it.
 _PATIENCE_SECONDS = 5.0
 # Cleaning up must not eat the lease: one more try at the most.
@@ -82,7 +82,7 @@ class LakeFSControl:
         what = f"compare commit {commit.id} of {repository!r} with its parent"
         diff = self._client.refs_api.diff_refs
         found = self._read(
-            what, diff, repository, commit.first_parent, commit.id, prefix=_ACTIONS, amount=1
+            what, diff, repository, commit.first_parent, commit.id, prefix=ACTIONS_FOLDER, amount=1
         )
         return bool(found.results)
 

@@ -27,6 +27,7 @@ from perago.errors import (
     NotFoundError,
     PreconditionError,
 )
+from perago.text import shorten_line
 
 if TYPE_CHECKING:
     from lakefs_sdk.exceptions import ApiException
@@ -90,7 +91,8 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
 
 def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> BackendError:
     cause = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
-    message = f"LakeFS did not answer to {what}: {type(cause).__name__}: {_shorten(str(cause))}"
+    text = shorten_line(str(cause), _MAX_TEXT)
+    message = f"LakeFS did not answer to {what}: {type(cause).__name__}: {text}"
     if changes and not isinstance(cause, _NEVER_SENT):
         return LostReplyError(message)
     return BackendUnavailableError(message)
@@ -111,7 +113,7 @@ def _from_store(what: str, error: BaseError) -> BackendError:
 
 def _store_text(error: Exception) -> str:
     """What obstore says, without the dump of its internals that it adds."""
-    return _shorten(str(error).partition("Debug source:")[0])
+    return shorten_line(str(error).partition("Debug source:")[0], _MAX_TEXT)
 
 
 def _message(error: ApiException) -> str:
@@ -124,9 +126,4 @@ def _text_of(body: bytes | str) -> str:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError):
         message = text
-    return _shorten(str(message))
-
-
-def _shorten(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"
+    return shorten_line(str(message), _MAX_TEXT)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-ACTION_PATH = "_lakefs_actions/perago_fence.yaml"
+from perago.protocol.names import ACTIONS_FOLDER
+
+ACTION_PATH = f"{ACTIONS_FOLDER}perago_fence.yaml"
 
 ACTION_TEXT = """\
 name: perago_fence

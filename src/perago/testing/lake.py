@@ -9,13 +9,12 @@ from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.testing.faults import Faults
 from perago.testing.objects import InMemoryObjects
 from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
-
-_ACTIONS = "_lakefs_actions/"
 
 
 class InMemoryLake:
@@ -91,7 +90,7 @@ class InMemoryLake:
                 return False
             trees = (repo.tree(commit.id), repo.tree(commit.first_parent))
             after, before = (
-                {key: item for key, item in tree.items() if key.startswith(_ACTIONS)}
+                {key: item for key, item in tree.items() if key.startswith(ACTIONS_FOLDER)}
                 for tree in trees
             )
             return after != before

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.transfer.subtrees import WHOLE, Subtree
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
@@ -75,7 +76,6 @@ class Entry:
 
 
 ATTEMPT_MARKER = ".perago-attempt.json"
-ACTIONS_FOLDER = "_lakefs_actions/"
 
 
 def is_action(key: str) -> bool:
