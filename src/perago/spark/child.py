@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from perago.errors import BackendUnavailableError
-from perago.text import shorten
 
 _DETAILS = re.compile(r'details = "(.+)"')
 _LONGEST_REASON = 300
@@ -61,4 +60,4 @@ def answer(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 def in_short(text: str) -> str:
     """The telling line of an error of gRPC or of Spark."""
     details = _DETAILS.search(text)
-    return shorten(details[1] if details else text.strip().partition("\n")[0], _LONGEST_REASON)
+    return (details[1] if details else text.strip().partition("\n")[0])[:_LONGEST_REASON]

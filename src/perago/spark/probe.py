@@ -19,7 +19,6 @@ from perago.servers.s3a import COMMITTER_SETTINGS
 from perago.spark.artifacts import build_artifacts
 from perago.spark.child import answer
 from perago.spark.session import close_session, open_session
-from perago.text import shorten
 
 _HADOOP = "spark.hadoop.fs.s3a"
 _KEYS = (f"{_HADOOP}.access.key", f"{_HADOOP}.secret.key")
@@ -59,7 +58,7 @@ def meaning(reason: str) -> str | None:
     known = next((text for sign, text in _MEANINGS.items() if sign in said), None)
     if known is not None:
         return known
-    return None if any(sign in said for sign in _REACHED) else shorten(said, _LONGEST_REASON)
+    return None if any(sign in said for sign in _REACHED) else said[:_LONGEST_REASON]
 
 
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def _without_java(text: str) -> str:
 def _last_line(text: str) -> str:
     """The end of a Python traceback."""
     lines = _without_java(text).splitlines()
-    return shorten(lines[-1].strip(), _LONGEST_REASON) if lines else "no reason given"
+    return lines[-1].strip()[:_LONGEST_REASON] if lines else "no reason given"
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
 from perago.spark.delta import installed_delta, with_delta
 from perago.spark.session import SHARES_MODULES
-from perago.text import MASK
 
 CONF_PREFIX = "PERAGO_SPARK_CONF_"
+_MASK = "********"
 # What Spark itself hides in its own pages.
 _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 _TOKEN = re.compile(r"(token=)[^;]+")
@@ -54,7 +54,7 @@ class ExternalSpark:
 
     def described(self) -> dict[str, str]:
         """For the log."""
-        return {"remote": _TOKEN.sub(rf"\g<1>{MASK}", self.remote.get_secret_value())}
+        return {"remote": _TOKEN.sub(rf"\g<1>{_MASK}", self.remote.get_secret_value())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +151,4 @@ def conf_of_options(items: Iterable[str]) -> dict[str, str]:
 
 def mask(key: str, value: str) -> str:
     """A setting's value as it may be shown."""
-    return MASK if _SECRET_KEY.search(key) else value
+    return _MASK if _SECRET_KEY.search(key) else value
