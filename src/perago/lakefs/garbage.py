@@ -1,4 +1,4 @@
-"""Listing and deleting what executions left in LakeFS."""
+"""List and delete the staging branches and tags that executions left in LakeFS."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Removal = Literal["deleted", "gone", "moved"]
 
 
 class LakeFSGarbage:
-    """Staging branches and replaced-commit tags of repositories."""
+    """Finds and deletes staging branches, and tags of replaced commits."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._client = connect(connection)
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client._api.rest_client.pool_manager.clear()
 
     def repositories(self) -> list[str]:
-        """Every repository that the user sees."""
+        """List every repository that the user can see."""
         listing = self._pages("list repositories", self._client.repositories_api.list_repositories)
         return [str(item.id) for item in listing]
 
     def branches(self, repository: str) -> Iterator[FoundBranch]:
-        """Branches that are named like staging branches."""
+        """List the branches that are named like staging branches, with their HEADs."""
         what = f"list branches of {repository!r}"
         call = self._client.branches_api.list_branches
         for item in self._pages(what, call, repository, prefix=STAGING_PREFIX):
@@ -56,14 +56,14 @@ class LakeFSGarbage:
         return FoundBranch(repository, str(name), head, committed)
 
     def tags(self, repository: str) -> Iterator[FoundTag]:
-        """Tags that are named like tags of replaced commits."""
+        """List the tags that are named like tags of replaced commits."""
         call = self._client.tags_api.list_tags
         what = f"list tags of {repository!r}"
         for item in self._pages(what, call, repository, prefix=REPLACED_PREFIX):
             yield FoundTag(repository, str(item.id), str(item.commit_id))
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
-        """Delete a branch that is still at ``commit``."""
+        """Delete a branch if it is still at ``commit``; return what became of it."""
         api = self._client.branches_api
         return self._delete(
             f"branch {name!r} of {repository!r}",
@@ -74,7 +74,7 @@ class LakeFSGarbage:
         )
 
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
-        """Delete a tag that is still on ``commit``."""
+        """Delete a tag if it is still on ``commit``; return what became of it."""
         api = self._client.tags_api
         return self._delete(
             f"tag {name!r} of {repository!r}",
