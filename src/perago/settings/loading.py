@@ -20,9 +20,9 @@ from perago.settings.sources import (
     from_perago_toml,
     from_pyproject,
 )
+from perago.text import MASK
 
 DEFAULT = "default"
-_MASK = "********"
 # Both or neither. Whether LakeFS's settings are complete is checked where LakeFS is needed.
 _CONDUCTOR_PAIR = ("conductor_auth_key", "conductor_auth_secret")
 
@@ -127,4 +127,4 @@ def _shown(name: str, value: Any) -> str | None:
         return "off"
     if value is None:
         return None
-    return _MASK if name in SECRET_FIELDS else str(value)
+    return MASK if name in SECRET_FIELDS else str(value)

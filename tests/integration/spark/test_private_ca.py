@@ -59,7 +59,7 @@ def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
 def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: World) -> None:
     lakefs = endpoints.lakefs
     secret = SecretStr(lakefs.secret_access_key)
-    connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, patience=1.0)
+    connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, retry_seconds=1.0)
     control = LakeFSControl(connection)
     with pytest.raises(BackendError):
         control.check_access()

@@ -27,7 +27,7 @@ class Objects:
 
 
 def download(store: Objects, place: DownloadTarget, size: int = 3) -> dict[str, FetchedFile]:
-    objects = [("in/one", RemoteObject("one", size, ""))]
+    objects = [("in/one", RemoteObject("one", size))]
     return download_partition(store, "repository", "ref", objects, place, 4)  # type: ignore[arg-type]
 
 
