@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from contract.lakes import LakeUnderTest
 from perago.errors import BackendError, BackendRefusedError, ConflictError, NotFoundError
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 

@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from contract.lakes import LakeUnderTest
 from perago.errors import BackendRefusedError, NotFoundError
 from perago.transfer.inventory import RemoteObject, listing_prefix, project
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 

@@ -19,13 +19,14 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from integration.worker.harness import conf_variables, until
 from perago.servers import loopback
 from perago.servers.process import ProcessId, end
 from perago.servers.server import listens
 from perago.servers.spark import SMALL_JOBS
 from perago.servers.toolchain import ivy, java, spark_jars
 from perago.servers.watchdog import Watchdog
+from support.waiting import until
+from support.workers import conf_variables
 
 _CLIENT_NEEDS = ("pandas", "pyarrow")
 _START_SECONDS = 90.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import perago
 
 _SOURCE = Path(perago.__file__).parents[1]
+RunPerago = Callable[..., "subprocess.CompletedProcess[str]"]
 _OURS = ("LAKECTL_", "CONDUCTOR_", "PERAGO_", "PYTHON")
 
 

@@ -15,6 +15,7 @@ from perago.protocol.identity import Claim
 from perago.protocol.outcome import Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.testing import InMemoryConductor, ManualClock, TaskSettings
+from support import workflows
 
 PAYLOAD = {"params": {"depth": {"of": [1, 2]}}}
 
@@ -103,31 +104,12 @@ class RealConductor:
         self.attempts.close()
 
     def start(self, *, retries: int = 3, response_timeout: int = 60) -> str:
-        task = {
-            "name": self.task_type,
-            "retryCount": retries,
-            "retryLogic": "FIXED",
-            "retryDelaySeconds": 0,
-            "timeoutSeconds": 0,
-            "responseTimeoutSeconds": response_timeout,
-            "ownerEmail": "tests@example.com",
-        }
-        workflow = {
-            "name": f"{self.task_type}-workflow",
-            "version": 1,
-            "schemaVersion": 2,
-            "ownerEmail": "tests@example.com",
-            "tasks": [
-                {
-                    "name": self.task_type,
-                    "taskReferenceName": "step",
-                    "type": "SIMPLE",
-                    "inputParameters": {"params": "${workflow.input.params}"},
-                    "taskDefinition": task,
-                }
-            ],
-        }
-        request = {"name": workflow["name"], "workflowDef": workflow, "input": PAYLOAD}
+        task = workflows.taskdef(
+            self.task_type, retryCount=retries, responseTimeoutSeconds=response_timeout
+        )
+        inputs = {"params": "${workflow.input.params}"}
+        step = workflows.simple_task(self.task_type, inputs, taskdef=task)
+        request = workflows.start_request(f"{self.task_type}-workflow", [step], inputs=PAYLOAD)
         self._started.append(self._call("POST", "/workflow", json=request).text)
         return self._started[-1]
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perago import dev
-from perago.connections import LakeFSConnection
 from perago.servers import loopback
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.watchdog import Watchdog
 
-
-def gateway_of(endpoints: dev.Endpoints) -> LakeFSConnection:
-    """The stack's LakeFS as Spark reaches it."""
-    lakefs = endpoints.lakefs
-    return lakefs.connection
+# As in docs/spark-tasks.md. A workspace's branch has one writer, so that the log store for a
+# single driver, which is the default for s3a://, is enough.
+DELTA = {
+    "spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.1.0",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+Serve = Callable[[ConnectSettings], ConnectServer]
 
 
 @contextmanager

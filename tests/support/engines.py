@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from integration.transfer.lake import Lake
-from integration.transfer.test_round_trip import contents
 from perago.errors import PeragoError
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
 from perago.protocol.events import PhaseEvent
@@ -20,6 +18,8 @@ from perago.transfer.on_spark.engine import SparkEngine
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import SyncPlan
 from perago.transfer.scan import scan
+from support.lake_repository import LakeRepository
+from support.trees import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ Body = Callable[[Path], None]
 class Engines:
     """The engine of this process and the one on Spark."""
 
-    lake: Lake
+    lake: LakeRepository
     session: SparkSession
     bounds: Bounds = field(default_factory=lambda: Bounds(objects=6, size=60))
     events: list[PhaseEvent] = field(default_factory=list)

@@ -24,7 +24,7 @@ from perago.transfer.workspaces import LocalWorkspace, LocalWorkspaces
 
 
 @dataclass(frozen=True)
-class Lake:
+class LakeRepository:
     """One repository, empty at first."""
 
     connection: LakeFSConnection
@@ -36,7 +36,7 @@ class Lake:
     def objects(self) -> LakeFSObjects:
         return LakeFSObjects(self.connection)
 
-    def through(self, endpoint: str, **options: Any) -> Lake:
+    def through(self, endpoint: str, **options: Any) -> LakeRepository:
         """The same repository behind another address."""
         return replace(self, connection=replace(self.connection, endpoint=endpoint, **options))
 
@@ -110,7 +110,7 @@ class Lake:
         return plan.collect(), staging.branch
 
 
-def a_new_repository(connection: LakeFSConnection, root: Path) -> Lake:
+def a_new_repository(connection: LakeFSConnection, root: Path) -> LakeRepository:
     client = connect(connection)
     name = f"transfer-{uuid.uuid4().hex[:12]}"
     client.repositories_api.create_repository(
@@ -118,4 +118,4 @@ def a_new_repository(connection: LakeFSConnection, root: Path) -> Lake:
             name=name, storage_namespace=f"local://{name}", default_branch="main"
         )
     )
-    return Lake(connection, client, name, root)
+    return LakeRepository(connection, client, name, root)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lakefs_sdk
-from pydantic import SecretStr
 
 from perago import dev
-from perago.connections import LakeFSConnection
 from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
@@ -106,10 +104,7 @@ def fake_lake(folder: Path) -> LakeUnderTest:
 
 
 def real_lake(endpoints: dev.Endpoints, folder: Path) -> LakeUnderTest:
-    endpoint = endpoints.lakefs
-    connection = LakeFSConnection(
-        endpoint.endpoint, endpoint.access_key_id, SecretStr(endpoint.secret_access_key)
-    )
+    connection = endpoints.lakefs.connection
     repository = f"contract-{uuid.uuid4().hex[:12]}"
     client = connect(connection)
     client.repositories_api.create_repository(

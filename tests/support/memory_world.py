@@ -62,7 +62,7 @@ def raising(error: BaseException) -> Callable[[Any], NoReturn]:
     return body
 
 
-class World:
+class InMemoryWorld:
     """Everything one attempt touches. ``main`` holds ``data/a`` and ``other/x`` at ``ref``."""
 
     def __init__(self, *, policy: Policy | None = None, response_timeout: float = 60.0) -> None:
@@ -204,7 +204,7 @@ def failed(outcome: Outcome, error: type[BaseException], status: str = "FAILED")
     return outcome.reason
 
 
-def assert_untouched(world: World) -> None:
+def assert_untouched(world: InMemoryWorld) -> None:
     """Nothing was published, and nothing is left of the attempt."""
     assert world.head.id == world.ref
     assert world.staging_branches == []

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from bench.madeup import MadeUp, MadeUpShipment, path_of
-from integration.transfer.measured import peak_kilobytes
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import Source, project
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import build_sync_plan, suspects
 from perago.transfer.scan import FetchedFile, StatRecord, scan
+from support.madeup import MadeUp, MadeUpShipment, path_of
+from support.measured import peak_kilobytes
 
 # Long after every file was written: its record alone proves it unchanged.
 BODY_STARTED_NS = 2_000_000_000_000_000_000

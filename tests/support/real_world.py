@@ -12,13 +12,12 @@ from typing import Any
 
 import httpx
 import lakefs_sdk
-from lakefs_sdk.client import LakeFSClient
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from perago import dev
 from perago.conductor.client import ConductorAttempts
-from perago.connections import ConductorConnection, LakeFSConnection
-from perago.lakefs.control import LakeFSControl
+from perago.connections import ConductorConnection
+from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import PhaseEvent
@@ -31,6 +30,7 @@ from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.ports import SystemClock
 from perago.worker.report import Delivered, report
+from support import workflows
 
 SEED = {
     "data/a.txt": "alpha",
@@ -77,16 +77,8 @@ class Servers:
     """Clients of the real servers, opened once per session."""
 
     def __init__(self, endpoints: dev.Endpoints) -> None:
-        lakefs = endpoints.lakefs
-        self.connection = LakeFSConnection(
-            lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
-        )
-        configuration = lakefs_sdk.Configuration(
-            host=self.connection.api,
-            username=lakefs.access_key_id,
-            password=lakefs.secret_access_key,
-        )
-        self.sdk = LakeFSClient(configuration)
+        self.connection = endpoints.lakefs.connection
+        self.sdk = connect(self.connection)
         self.control = LakeFSControl(self.connection)
         self.objects = LakeFSObjects(self.connection)
         self.conductor = ConductorAttempts(ConductorConnection(endpoints.conductor.server_url))
@@ -101,7 +93,7 @@ class Servers:
 
 
 @dataclass
-class World:
+class RealWorld:
     """One repository on the real LakeFS, one task type on the real Conductor."""
 
     servers: Servers
@@ -174,25 +166,9 @@ class World:
     def start(self, payload: dict[str, Any] | None = None, **taskdef: Any) -> str:
         """Start a workflow of one task; its id."""
         payload = payload if payload is not None else {"workspace": self.workspace(), "params": {}}
-        definition = {
-            "name": self.task_type,
-            "ownerEmail": "tests@example.com",
-            "retryCount": 2,
-            "retryDelaySeconds": 0,
-            "timeoutSeconds": 0,
-            "responseTimeoutSeconds": 60,
-            **taskdef,
-        }
-        step = {
-            "name": self.task_type,
-            "taskReferenceName": "step",
-            "type": "SIMPLE",
-            "inputParameters": payload,
-            "taskDefinition": definition,
-        }
-        name = f"wf_{self.task_type}"
-        workflow = {"name": name, "version": 1, "schemaVersion": 2, "tasks": [step]}
-        request = {"name": name, "version": 1, "workflowDef": workflow}
+        definition = workflows.taskdef(self.task_type, **taskdef)
+        step = workflows.simple_task(self.task_type, payload, taskdef=definition)
+        request = workflows.start_request(f"wf_{self.task_type}", [step])
         return self.http.post("/workflow", json=request).raise_for_status().text
 
     def claim(self) -> Delivery:

@@ -6,23 +6,35 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from acceptance.world import Params, Result, World
 from perago import SparkWorkspace
 from perago.protocol.job import Job, Ports, SparkPorts, WorkspaceUse
 from perago.protocol.ports import Lake
 from perago.spark.executions import ConnectExecutions
 from perago.spark.session import open_session
 from perago.tasks.guardrails import Guardrail, check_spark
+from support.real_world import Params, RealWorld, Result
 
-HERE = Path(__file__).parent
 Rows = list[dict[str, Any]]
 EVENTS: Rows = [{"id": n, "user": f"u{n % 3}", "amount": n * 10} for n in range(6)]
+# A parameter of the fixture `world`: which fixture gives the address of Spark.
+ALSO_ON_A_CLUSTER = pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param("spark_remote", id="server"),
+        pytest.param(
+            "cluster_remote",
+            marks=[pytest.mark.slow, pytest.mark.xdist_group("cluster")],
+            id="cluster",
+        ),
+    ],
+    indirect=True,
+)
 SparkBody = Callable[[SparkWorkspace, Params], Any]
 
 
@@ -43,7 +55,7 @@ CLEAN: Rows = [{"id": row["id"], "amount": row["amount"]} for row in EVENTS if r
 
 
 @dataclass
-class SparkWorld(World):
+class RealSparkWorld(RealWorld):
     """One repository with a small table at ``data/raw``."""
 
     remote: str = ""

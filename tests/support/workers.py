@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from acceptance.world import Servers, World
-from integration.worker.gate import Gate
+from perago import dev
 from perago.servers.spark import SMALL_JOBS
+from support import workflows
+from support.gate import Gate, gate_before
+from support.real_world import RealWorld, Servers
+from support.waiting import PATIENCE, until
 
-HERE = Path(__file__).parent
-_PATIENCE = 60.0
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = _PATIENCE) -> Any:
-    """Wait for something, for a bounded time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"did not happen within {seconds:.0f} s: {what}")
+# The modules with the tasks that workers run; each does what its params say.
+TASK_MODULES = Path(__file__).parent / "task_modules"
+# The requests to LakeFS that mark a phase of an attempt.
+PHASES = {
+    "download": r"GET /repo-\w+/[0-9a-f]{64}/data/",
+    "staging": r"PUT /repo-\w+/perago-staging",
+    "publish": r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main",
+}
 
 
 def conf_variables(conf: Mapping[str, str]) -> dict[str, str]:
@@ -51,13 +50,13 @@ class WorkerSite:
     workers: list[Worker] = field(default_factory=list)
     # The modules that workers are started with, and the folder they lie in.
     targets: tuple[str, ...] = ("bodies",)
-    home: Path = HERE
+    home: Path = TASK_MODULES
 
     def __post_init__(self) -> None:
         self.root = self.folder / "workspaces"
         self.signs = self.folder / "signs"
         self.signs.mkdir()
-        self.world = World(self.servers, self.root)
+        self.world = RealWorld(self.servers, self.root)
 
     def environment(self) -> dict[str, str]:
         connection = self.servers.connection
@@ -97,20 +96,21 @@ class WorkerSite:
             payload = {"workspace": self.world.workspace(), "params": params}
         else:
             payload = {"params": params}
-        name = f"wf_{self.domain}"
-        step = {
-            "name": task,
-            "taskReferenceName": "step",
-            "type": "SIMPLE",
-            "inputParameters": payload,
-        }
-        definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": [step]}
-        request = {
-            "name": name,
-            "version": 1,
-            "workflowDef": definition,
-            "taskToDomain": {"*": self.domain},
-        }
+        return self._start([workflows.simple_task(task, payload)])
+
+    def fork(self, numbers: Sequence[int]) -> str:
+        """Start a workflow that forks into many tasks without a workspace, one per number."""
+        params = {"signs": str(self.signs)}
+        steps = [
+            workflows.simple_task(
+                "w_plain", {"params": {**params, "text": str(n)}}, reference=f"t{n}"
+            )
+            for n in numbers
+        ]
+        return self._start(workflows.in_parallel(steps))
+
+    def _start(self, tasks: Sequence[workflows.Json]) -> str:
+        request = workflows.start_request(f"wf_{self.domain}", tasks, domain=self.domain)
         answer = self.servers.http.post("/workflow", json=request)
         return answer.raise_for_status().text
 
@@ -118,7 +118,7 @@ class WorkerSite:
         answer = self.servers.http.get(f"/workflow/{workflow}", params={"includeTasks": "false"})
         return str(answer.raise_for_status().json()["status"])
 
-    def finish(self, workflow: str, seconds: float = _PATIENCE) -> list[dict[str, Any]]:
+    def finish(self, workflow: str, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         """Wait for a workflow's end, nudging Conductor to notice timeouts; its tasks."""
 
         def ended() -> bool:
@@ -127,6 +127,10 @@ class WorkerSite:
 
         until(ended, f"the end of workflow {workflow}", seconds)
         return self.world.tasks(workflow)
+
+    def await_end(self, workflow: str, seconds: float = PATIENCE) -> None:
+        """Wait for a workflow's end, which needs no nudge."""
+        until(lambda: self.status(workflow) != "RUNNING", f"the end of {workflow}", seconds)
 
     def await_body(self) -> None:
         until(lambda: (self.signs / "in-body").exists(), "the body to begin")
@@ -175,7 +179,7 @@ class Worker:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def wait(self, seconds: float = _PATIENCE) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -189,6 +193,14 @@ class Worker:
         """SIGKILL to the supervisor itself."""
         self._process.kill()
         self._process.wait(10)
+
+    def end_all(self) -> None:
+        """SIGKILL to whatever is left of it: the supervisor, its executors and their children."""
+        if not self.has_ended():
+            self.kill()
+        for pid in self.executors():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
     def log_text(self) -> str:
         return self._log.read_text()
@@ -205,3 +217,18 @@ class Worker:
         return [
             int(line["pid"]) for line in self.lines() if line.get("action") == "executor_started"
         ]
+
+
+@contextlib.contextmanager
+def site_on(servers: Servers, endpoints: dev.Endpoints, folder: Path) -> Iterator[WorkerSite]:
+    """A site on running servers; no worker of it outlives the block."""
+    with (
+        gate_before(endpoints.lakefs.endpoint) as lakefs,
+        gate_before(endpoints.conductor.server_url) as conductor,
+    ):
+        place = WorkerSite(servers, folder, lakefs, conductor)
+        try:
+            yield place
+        finally:
+            for worker in place.workers:
+                worker.end_all()

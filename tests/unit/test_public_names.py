@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import perago
-from command_line import run_python
+from support.command_line import run_python
 
 HEAVY = ("pyspark", "lakefs_sdk", "conductor", "obstore")
 

@@ -9,40 +9,14 @@ import pytest
 from pydantic import BaseModel
 
 from perago import RetryPolicy, TaskControls, WorkspaceSpec, require_file, task
-from perago.errors import DefinitionError
-from perago.tasks.definition import TaskDefinition, collecting_problems, definition_of
+from perago.tasks.definition import collecting_problems, definition_of
+from support.definitions import Params, Result, define, file_body, refused
 
 HERE = Path(__file__)
 
 
-class Params(BaseModel):
-    stem: str
-
-
-class Result(BaseModel):
-    count: int
-
-
-def file_body(workspace: Path, params: Params) -> Result:
-    """Count files."""
-    return Result(count=len(list(workspace.iterdir())))
-
-
 def plain_body(params: Params) -> Result:
     return Result(count=len(params.stem))
-
-
-def define(body: Any, **options: Any) -> TaskDefinition:
-    given: dict[str, Any] = {"name": "a_task", "owner_email": "data@example.com", **options}
-    definition = definition_of(task(**given)(body))
-    assert definition is not None
-    return definition
-
-
-def refused(body: Any, **options: Any) -> str:
-    with pytest.raises(DefinitionError) as caught:
-        define(body, **options)
-    return str(caught.value)
 
 
 def test_the_function_comes_back_unchanged_and_can_be_called(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from perago.errors import DefinitionError, GuardrailViolation
 from perago.tasks.definition import definition_of
 from perago.tasks.guardrails import check_folder, check_spark
 from perago.tasks.taskdef import build_taskdef
-from unit.tasks.test_decorator import Params, Result, define, file_body, refused
+from support.definitions import Params, Result, define, file_body, refused
 
 IN, OUT = "s3a://repo/0123/data", "s3a://repo/staging/data"
 

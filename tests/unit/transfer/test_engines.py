@@ -14,7 +14,7 @@ from perago.testing import InMemoryLake
 from perago.transfer.engines import ChosenBySize, Fetched, Plan, Threshold
 from perago.transfer.inventory import ObjectStore, RemoteObject, Source
 from perago.transfer.plan import SyncPlan, Upload
-from unit.transfer.trees import record, remote
+from support.trees import record, remote
 
 SOURCE = Source("repository", "ref", "")
 

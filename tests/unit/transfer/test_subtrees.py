@@ -13,7 +13,7 @@ from perago.testing import InMemoryLake
 from perago.testing.repository import StoredObject
 from perago.transfer.inventory import Source, projected
 from perago.transfer.subtrees import WHOLE, Subtree, split
-from unit.transfer.trees import keys
+from support.trees import keys
 
 
 @dataclass

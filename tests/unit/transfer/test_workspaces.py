@@ -19,7 +19,7 @@ from perago.errors import ProjectionError
 from perago.transfer import workspaces as module
 from perago.transfer.scan import scan
 from perago.transfer.workspaces import local_directory, remove_tree
-from unit.transfer.executions import an_execution
+from support.executions import an_execution
 
 TRY_LOCK = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 

@@ -35,7 +35,7 @@ from perago.transfer.paths import (
 )
 from perago.transfer.scan import level, refuse_special, scan
 from perago.transfer.subtrees import split
-from unit.transfer.trees import keys
+from support.trees import keys
 
 BOUNDS = Bounds(objects=3, size=10)
 
