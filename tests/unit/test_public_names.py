@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import perago
-from command_line import run_perago, run_python
+from support.command_line import run_perago, run_python
 
 HEAVY = ("pydantic", "pyspark", "lakefs_sdk", "conductor", "obstore")
 # Type checkers know the names, and no list of them.

@@ -12,12 +12,11 @@ from datetime import UTC, datetime, timedelta
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
 from perago.protocol.identity import StagingName, parse_staging_name
+from perago.protocol.names import REPLACED_PREFIX
 from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit
 
-STAGING_PREFIX = "perago-staging-"
-REPLACED_PREFIX = "perago-replaced-"
 RETENTION = timedelta(days=7)
 
 _REPLACED = re.compile(rf"{REPLACED_PREFIX}(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})", re.ASCII)

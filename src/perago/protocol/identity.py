@@ -6,6 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from perago.protocol.names import STAGING_PREFIX
+from perago.text import shorten
+
 _NOT_IN_A_BRANCH_ID = re.compile(r"[^0-9A-Za-z_-]+")
 _MAX_BRANCH_ID = 240
 
@@ -80,19 +83,21 @@ class Execution:
         )
         workflow = _branch_part(attempt.workflow_name) or "workflow"
         reference = _branch_part(attempt.reference_name) or "task"
-        room = _MAX_BRANCH_ID - len("perago-staging---") - len(ids)
+        room = _MAX_BRANCH_ID - len(f"{STAGING_PREFIX}--") - len(ids)
         if room < 2 * _SHORTEST:
-            raise ValueError(f"the task id is too long for a branch name: {attempt.task_id[:80]}…")
+            raise ValueError(
+                f"the task id is too long for a branch name: {shorten(attempt.task_id, 81)}"
+            )
         if len(workflow) + len(reference) > room:
-            workflow = _shorten(workflow, max(room - len(reference), room // 2))
-            reference = _shorten(reference, room - len(workflow))
-        return f"perago-staging-{workflow}-{reference}-{ids}"
+            workflow = _abbreviate(workflow, max(room - len(reference), room // 2))
+            reference = _abbreviate(reference, room - len(workflow))
+        return f"{STAGING_PREFIX}{workflow}-{reference}-{ids}"
 
 
 _SHORTEST = 10
 
 _STAGING_NAME = re.compile(
-    r"perago-staging-[0-9A-Za-z_-]+-seq-\d+-iteration-\d+"
+    rf"{STAGING_PREFIX}[0-9A-Za-z_-]+-seq-\d+-iteration-\d+"
     r"-task-id-(?P<task_id>[0-9A-Za-z_-]+)-retry-(?P<retry_count>\d+)"
     r"-exec-(?P<execution_id>[0-9A-Za-z_-]+)",
     re.ASCII,
@@ -125,7 +130,7 @@ def _branch_part(text: str) -> str:
     return _NOT_IN_A_BRANCH_ID.sub("-", text)
 
 
-def _shorten(text: str, length: int) -> str:
+def _abbreviate(text: str, length: int) -> str:
     """Cut to ``length``; a hash of the whole keeps two long names apart."""
     if len(text) <= length:
         return text

@@ -32,6 +32,7 @@ from perago.protocol.fences import (
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Policy
+from perago.protocol.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.record import EXPECTED_HEAD, Record, read_record
 from perago.protocol.workspace import Commit, StagedWorkspace, WorkspaceInput
@@ -126,7 +127,7 @@ class Publisher:
         space = self.workspace
         self._refuse_unexplained(abandoned)
         self._refuse_dirty_target()
-        tag = f"perago-replaced-{self.clock.today()}-{abandoned.id}"
+        tag = f"{REPLACED_PREFIX}{self.clock.today()}-{abandoned.id}"
         self.lake.tag(space.repository, tag, abandoned.id)
         self.phases.report("replaced_commit_tagged", tag=tag, commit=abandoned.id)
         timeout = self.fence.check().bound(_RELOCATE_TIMEOUT_SECONDS, "relocate the target")
@@ -168,7 +169,7 @@ class Publisher:
                 "PERAGO_REPLACEMENT=provenance replaces only what does"
             )
         if self.lake.changes_actions(self.workspace.repository, abandoned):
-            raise PublishFenceError(f"HEAD {abandoned.id} changes _lakefs_actions/")
+            raise PublishFenceError(f"HEAD {abandoned.id} changes {ACTIONS_FOLDER}")
 
     def _refuse_dirty_target(self) -> None:
         space = self.workspace

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from integration.spark_tasks.test_delta import DELTA
 from perago.connections import LakeFSConnection
 from perago.settings import Settings
 from perago.spark.delta import installed_delta, with_delta
 from perago.spark.settings import ManagedSpark, SparkOptions, resolve_spark
+from support.connect import DELTA
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 
