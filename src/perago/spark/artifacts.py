@@ -100,9 +100,9 @@ def _is_installed(place: Path) -> bool:
 
 
 def _zip_modules(places: Iterable[Path], target: Path) -> None:
-    ours = Path(__file__).absolute().parents[1]
+    package = Path(__file__).absolute().parents[1]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for place in [ours, *places]:
+        for place in [package, *places]:
             for file in _sources(place):
                 bundle.write(file, file.relative_to(place.parent))
 

@@ -1,6 +1,6 @@
 """Find a Java that meets the requirements of a server.
 
-The libraries for this install a Java of their own, so the usual folders are searched here. Each
+The libraries for this install another Java, so the usual folders are searched here. Each
 candidate is run to get its version; its path is not evidence.
 """
 
