@@ -12,7 +12,8 @@ from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError, NotFoundError
 from perago.lakefs.control import connect
 from perago.lakefs.errors import translated
-from perago.protocol.garbage import REPLACED_PREFIX, STAGING_PREFIX, FoundBranch, FoundTag
+from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
+from perago.protocol.identity import STAGING_PREFIX
 from perago.protocol.workspace import Commit
 
 _PAGE = 1000
@@ -54,11 +55,12 @@ class LakeFSGarbage:
         return FoundBranch(repository, str(name), head, committed)
 
     def tags(self, repository: str) -> Iterator[FoundTag]:
-        """Tags that are named like tags of replaced commits."""
+        """Tags that are named like tags of replaced and withdrawn commits."""
         call = self._client.tags_api.list_tags
         what = f"list tags of {repository!r}"
-        for item in self._pages(what, call, repository, prefix=REPLACED_PREFIX):
-            yield FoundTag(repository, str(item.id), str(item.commit_id))
+        for prefix in TAG_PREFIXES:
+            for item in self._pages(what, call, repository, prefix=prefix):
+                yield FoundTag(repository, str(item.id), str(item.commit_id))
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a branch that is still at ``commit``."""

@@ -10,7 +10,7 @@ from threading import RLock
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.record import EXPECTED_HEAD
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.testing.faults import Faults
 from perago.testing.objects import InMemoryObjects
 from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
@@ -141,19 +141,38 @@ class InMemoryLake:
         def do() -> str:
             with self._lock:
                 repo = self.repository(staged.repository)
-                return self._merge(repo, staged.commit, repo.branch(target), target, metadata)
+                return self._merge(repo, staged.branch, repo.branch(target), target, metadata)
 
         return self.faults.run("lake.merge", do)
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
         def do() -> None:
             with self._lock:
-                repo = self.repository(repository)
-                repo.refuse_protected(branch)
+                repo = self.repository(licence.repository)
+                repo.refuse_protected(target)
                 # Uncommitted changes stay, on top of wherever the branch is now.
-                repo.branch(branch).head = repo.resolve(commit_id)
+                repo.branch(target).head = repo.branch(licence.branch).head
 
         self.faults.run("lake.relocate", do)
+
+    def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
+        def do() -> list[BranchHead]:
+            with self._lock:
+                branches = self.repository(repository).branches
+                return [
+                    BranchHead(name, branches[name].head)
+                    for name in sorted(branches)
+                    if name.startswith(prefix)
+                ]
+
+        return self.faults.run("lake.list_branches", do)
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        def do() -> bool:
+            repo = self.repository(repository)
+            return repo.tree(repo.resolve(one)) == repo.tree(repo.resolve(other))
+
+        return self.faults.run("lake.is_same", do)
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         def do() -> None:
