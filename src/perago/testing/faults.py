@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from perago.errors import BackendError, BackendUnavailableError, LostReplyError
 from perago.testing.clock import ManualClock
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Call = Callable[[], Any]
 Fault = Callable[[Call], Any]
 
@@ -62,7 +62,7 @@ class Faults:
         """Calls that were to fail and were never made: a test that has some proves nothing."""
         return sorted(call for call, planned in self._planned.items() if planned)
 
-    def run(self, call: str, do: Callable[[], Answer]) -> Answer:
+    def run(self, call: str, do: Callable[[], Result]) -> Result:
         """Make a call as the port does, with whatever was injected for it."""
         with self._lock:
             self.calls.append(call)
@@ -71,7 +71,7 @@ class Faults:
             down = self._down.get(call) or self._down.get(call.partition(".")[0])
         if down is not None:
             raise down
-        answer: Answer = do() if fault is None else fault(do)
+        answer: Result = do() if fault is None else fault(do)
         return answer
 
 
@@ -102,6 +102,38 @@ def lands_late(clock: ManualClock, seconds: float) -> Fault:
         def land() -> None:
             with suppress(BackendError):
                 do()
+
+        clock.call_later(seconds, land)
+        raise LostReplyError("no reply within the timeout")
+
+    return fault
+
+
+class BranchUpdate(Generic[Result]):
+    """A change of a branch in the two steps of LakeFS: resolve the source, then write.
+
+    ``resolve`` returns the write. A write that finds the branch moved resolves the source again,
+    as LakeFS does on every retry of its conditional write.
+    """
+
+    def __init__(self, resolve: Callable[[], Callable[[], Result]]) -> None:
+        self.resolve = resolve
+
+    def __call__(self) -> Result:
+        return self.resolve()()
+
+
+def lands_late_resolved(clock: ManualClock, seconds: float) -> Fault:
+    """The caller gives up when the server has resolved the source; the write comes later."""
+
+    def fault(do: Call) -> NoReturn:
+        if not isinstance(do, BranchUpdate):
+            raise TypeError("only merges and relocations resolve a source")
+        write = do.resolve()
+
+        def land() -> None:
+            with suppress(BackendError):
+                write()
 
         clock.call_later(seconds, land)
         raise LostReplyError("no reply within the timeout")

@@ -5,13 +5,14 @@ It does what LakeFS 1.84 was seen to do; ``tests/contract`` runs the same cases 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
-from perago.testing.faults import Faults
+from perago.testing.faults import BranchUpdate, Faults
 from perago.testing.objects import InMemoryObjects
 from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
 
@@ -138,22 +139,39 @@ class InMemoryLake:
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        def do() -> str:
+        def resolve() -> Callable[[], str]:
             with self._lock:
                 repo = self.repository(staged.repository)
-                return self._merge(repo, staged.branch, repo.branch(target), target, metadata)
+                source, head = repo.branch(staged.branch).head, repo.branch(target).head
 
-        return self.faults.run("lake.merge", do)
+            def write() -> str:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        return resolve()()
+                    return self._merge(repo, source, repo.branch(target), target, metadata)
+
+            return write
+
+        return self.faults.run("lake.merge", BranchUpdate(resolve))
 
     def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
-        def do() -> None:
+        def resolve() -> Callable[[], None]:
             with self._lock:
                 repo = self.repository(licence.repository)
                 repo.refuse_protected(target)
-                # Uncommitted changes stay, on top of wherever the branch is now.
-                repo.branch(target).head = repo.branch(licence.branch).head
+                source, head = repo.branch(licence.branch).head, repo.branch(target).head
 
-        self.faults.run("lake.relocate", do)
+            def write() -> None:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        resolve()()
+                        return
+                    # Uncommitted changes stay, on top of wherever the branch is now.
+                    repo.branch(target).head = source
+
+            return write
+
+        self.faults.run("lake.relocate", BranchUpdate(resolve))
 
     def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
         def do() -> list[BranchHead]:

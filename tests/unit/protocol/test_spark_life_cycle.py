@@ -41,6 +41,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
         "session",
         "pre_guardrails",
         "first_fence",
+        "withdraw",
         "branch",
         "body",
         "settle",
