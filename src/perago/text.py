@@ -19,6 +19,12 @@ def shorten_line(text: str, limit: int) -> str:
     return shorten(" ".join(text.split()), limit)
 
 
+def shorten_line_start(text: str, limit: int) -> str:
+    """Put a text on one line and cut its beginning, for texts that end with what matters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else "…" + line[1 - limit :]
+
+
 def shorten_value(value: Any, limit: int = _LONGEST_VALUE) -> str:
     """Write a value as JSON on one line, cut to ``limit`` characters."""
     try:

@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
-from acceptance.world import SEED, Interfering, Params, Result, World, write_new, write_nothing
-from perago.errors import LostReplyError
+from perago.errors import BackendError, BackendUnavailableError, LostReplyError, NotFoundError
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery, Lake
 from perago.protocol.workspace import StagedWorkspace
 from perago.worker.report import Reported
+from support.real_world import (
+    SEED,
+    Body,
+    Interfering,
+    Params,
+    RealWorld,
+    Result,
+    write_new,
+    write_nothing,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -22,7 +31,7 @@ pytestmark = pytest.mark.servers
 LEASE_SECONDS = 5
 
 
-def time_out(world: World, workflow: str, delivery: Delivery) -> None:
+def time_out(world: RealWorld, workflow: str, delivery: Delivery) -> None:
     """Let the response timeout of an attempt pass, as after the death of its worker."""
     for _ in range(100):
         world.operate("PUT", f"/workflow/decide/{workflow}")
@@ -32,7 +41,7 @@ def time_out(world: World, workflow: str, delivery: Delivery) -> None:
     raise AssertionError(f"attempt {delivery.claim.attempt.task_id} does not time out")
 
 
-def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
+def publish_and_die(world: RealWorld, **job: Any) -> tuple[str, str]:
     """An attempt that publishes and is never reported; the workflow and the commit."""
     workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     delivery = world.claim()
@@ -42,11 +51,11 @@ def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
     return workflow, str(outcome.output["workspace"]["ref"])
 
 
-def last_task(world: World, workflow: str) -> dict[str, Any]:
+def last_task(world: RealWorld, workflow: str) -> dict[str, Any]:
     return world.tasks(workflow)[-1]
 
 
-def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
+def test_a_retry_replaces_what_a_dead_attempt_published(world: RealWorld) -> None:
     workflow, abandoned = publish_and_die(world)
     outcome, delivered = world.attempt(world.job(write_new))
     assert isinstance(outcome, Completed)
@@ -60,7 +69,7 @@ def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
 
 
 def test_a_retry_that_changes_nothing_takes_the_dead_attempts_publication_back(
-    world: World,
+    world: RealWorld,
 ) -> None:
     _, abandoned = publish_and_die(world)
     outcome, _ = world.attempt(world.job(write_nothing))
@@ -70,7 +79,7 @@ def test_a_retry_that_changes_nothing_takes_the_dead_attempts_publication_back(
     assert abandoned in world.tags().values()
 
 
-def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
+def test_a_retry_adopts_what_a_dead_attempt_published(world: RealWorld) -> None:
     workflow, published = publish_and_die(world, recovery="adopt")
     ran: list[bool] = []
 
@@ -91,7 +100,7 @@ def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_rerun_with_other_params_is_never_adopted(world: World) -> None:
+def test_a_rerun_with_other_params_is_never_adopted(world: RealWorld) -> None:
     workflow = world.start()
     first = world.claim()
     published = world.run(world.job(write_new, recovery="adopt"), first)
@@ -111,7 +120,7 @@ def test_a_rerun_with_other_params_is_never_adopted(world: World) -> None:
     assert world.history()[1] == world.ref
 
 
-def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) -> None:
+def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: RealWorld) -> None:
     workflow = world.start()
     old = world.claim()
     task_id = old.claim.attempt.task_id
@@ -134,7 +143,7 @@ def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) 
     assert world.report(new, live) is Reported.POSTED
 
 
-def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> None:
+def test_a_later_attempts_publication_is_not_relocated_over(world: RealWorld) -> None:
     """A stale execution that all fences let through still sees who published HEAD."""
     workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     old = world.claim()
@@ -179,12 +188,13 @@ def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> Non
 
 
 class LateMerge:
-    """A merge whose client gives up at once; LakeFS carries it out some time later."""
+    """A merge whose client gives up at once; LakeFS is asked for it some time later."""
 
     def __init__(self, lake: Lake, delay: float) -> None:
         self._lake = lake
         self._delay = delay
         self.thread: threading.Thread | None = None
+        self.refused: BackendError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lake, name)
@@ -192,45 +202,83 @@ class LateMerge:
     def merge(self, staged: StagedWorkspace, target: str, **options: Any) -> str:
         def later() -> None:
             time.sleep(self._delay)
-            self._lake.merge(staged, target, **options)
+            try:
+                self._lake.merge(staged, target, **options)
+            except BackendError as error:
+                self.refused = error
 
         self.thread = threading.Thread(target=later)
         self.thread.start()
         raise LostReplyError("the reply was lost")
 
 
-def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: World) -> None:
+class LostReply:
+    """A merge that LakeFS carries out and whose reply never comes."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lake, name)
+
+    def merge(self, staged: StagedWorkspace, target: str, **options: Any) -> str:
+        self._lake.merge(staged, target, **options)
+        raise LostReplyError("the reply was lost")
+
+
+def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: RealWorld) -> None:
     workflow = world.start()
-    lake = LateMerge(world.control, delay=0.2)
-    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    outcome, _ = world.attempt(world.job(write_new), lake=LostReply(world.control))
     assert isinstance(outcome, Completed)
     assert world.history()[:2] == [outcome.output["workspace"]["ref"], world.ref]
     assert last_task(world, workflow)["status"] == "COMPLETED"
     world.assert_tidy()
 
 
-def test_a_merge_that_lands_after_its_client_gave_up_is_replaced_by_the_retry(
-    world: World,
-) -> None:
+def test_a_merge_that_arrives_after_its_client_gave_up_never_lands(world: RealWorld) -> None:
+    """The client withdraws its licence, so that the request finds no source."""
     workflow = world.start()
-    lake = LateMerge(world.control, delay=3.0)
-    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    lake = LateMerge(world.control, delay=2.0)
+    outcome, _ = world.attempt(world.job(write_new, landing_seconds=1.0), lake=lake)
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("UnknownOutcomeError: ")
+    assert outcome.reason.startswith("NotPublishedError: ")
     assert world.tasks(workflow)[0]["status"] == "FAILED"
-    assert len(world.branches()) == 2, "the staging branch is evidence"
-    assert lake.thread is not None
-    lake.thread.join()
-    abandoned = world.history()[0]
-    assert abandoned != world.ref
-
     retry, _ = world.attempt(world.job(write_new))
     assert isinstance(retry, Completed)
+    assert lake.thread is not None
+    lake.thread.join()
+    assert isinstance(lake.refused, NotFoundError)
     assert world.history()[:2] == [retry.output["workspace"]["ref"], world.ref]
-    assert abandoned in world.tags().values()
+    world.assert_tidy()
 
 
-def test_a_merge_that_was_refused_did_not_land(world: World) -> None:
+@pytest.mark.parametrize("body", [write_new, write_nothing], ids=["changed", "no-op"])
+def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
+    world: RealWorld, body: Body
+) -> None:
+    """A proxy holds the merge back, the worker is gone, and the retry completes meanwhile."""
+    workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
+    delivery = world.claim()
+    lake = LateMerge(world.control, delay=LEASE_SECONDS + 6.0)
+    keeps = Interfering(lake, "delete_branch", before=die)
+    world.run(world.job(write_new, landing_seconds=0.5), delivery, lake=keeps)
+    assert len(world.branches()) == 2, "the dead execution's licence is still there"
+    time_out(world, workflow, delivery)
+    retry, _ = world.attempt(world.job(body, landing_seconds=0.5))
+    assert isinstance(retry, Completed)
+    assert lake.thread is not None
+    lake.thread.join()
+    assert isinstance(lake.refused, NotFoundError)
+    assert world.history()[0] == retry.output["workspace"]["ref"]
+    world.assert_tidy()
+
+
+def die() -> None:
+    """The process is gone: what it would clean up stays."""
+    raise BackendUnavailableError("the worker is dead")
+
+
+def test_a_merge_that_was_refused_did_not_land(world: RealWorld) -> None:
     """Somebody's conflicting commit comes between the publish fence and the merge."""
     world.start()
 
@@ -245,7 +293,7 @@ def test_a_merge_that_was_refused_did_not_land(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_redelivered_attempt_keeps_the_first_execution_out(world: World) -> None:
+def test_a_redelivered_attempt_keeps_the_first_execution_out(world: RealWorld) -> None:
     """A requeue hands the same attempt out again: the claim token tells the two apart."""
     workflow = world.start()
     first = world.claim()

@@ -6,10 +6,16 @@ import threading
 
 import pytest
 
-from contract.lakes import LakeUnderTest
-from perago.errors import BackendError, BackendRefusedError, ConflictError, NotFoundError
+from perago.errors import (
+    BackendError,
+    BackendRefusedError,
+    ConflictError,
+    NotFoundError,
+    PreconditionError,
+)
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 
@@ -133,7 +139,7 @@ def test_the_hook_refuses_a_merge_that_expects_another_head(lake: LakeUnderTest)
     one = lake.staged("one", ref, "one", b"1")
     two = lake.staged("two", ref, "two", b"2")
     first = lake.merge(one, metadata={EXPECTED_HEAD: ref})
-    with pytest.raises(BackendRefusedError):
+    with pytest.raises(PreconditionError, match="perago fence: expected"):
         lake.merge(two, metadata={EXPECTED_HEAD: ref})
     assert lake.head() == first
 

@@ -26,6 +26,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.identity import Execution
 from perago.settings import Settings
+from perago.text import MASK
 
 # Libraries that tell of each request. The Conductor SDK puts a process id before its names.
 _CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
@@ -33,7 +34,6 @@ _LEVELS = {"phase_started": logging.DEBUG, **dict.fromkeys(WARNINGS, logging.WAR
 _log = structlog.get_logger(__name__)
 
 
-_MASK = "********"
 _DEEPEST = 8
 # Blocks of text that people want to read line by line.
 _BLOCKS = ("exception", "trace", "stack")
@@ -198,7 +198,7 @@ class Masking:
 
     def _mask(self, text: str) -> str:
         for spelling in self._spellings:
-            text = text.replace(spelling, _MASK)
+            text = text.replace(spelling, MASK)
         return str(text)
 
 

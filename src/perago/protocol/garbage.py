@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
 from perago.protocol.identity import StagingName, parse_staging_name
-from perago.protocol.licences import WITHDRAWN_PREFIX
+from perago.protocol.names import REPLACED_PREFIX, WITHDRAWN_PREFIX
 from perago.protocol.ports import AttemptSnapshot
-from perago.protocol.publish import REPLACED_PREFIX
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit
 

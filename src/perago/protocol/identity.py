@@ -6,11 +6,13 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from perago.protocol.names import STAGING_PREFIX
+from perago.text import shorten
+
 _NOT_IN_A_BRANCH_ID = re.compile(r"[^0-9A-Za-z_-]+")
 _MAX_BRANCH_ID = 240
 # What the ids of Conductor and an execution leave for the reference.
 _MAX_REFERENCE = 60
-STAGING_PREFIX = "perago-staging-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class LogicalTask:
         The workflow instance is never cut. The reference gives way to the ids, with a hash.
         """
         workflow = _distinct_part(self.workflow_instance_id)
-        reference = _shorten(_distinct_part(self.reference_name), _MAX_REFERENCE)
+        reference = _abbreviate(_distinct_part(self.reference_name), _MAX_REFERENCE)
         return f"{STAGING_PREFIX}{workflow}-{reference}-seq-"
 
 
@@ -93,7 +95,9 @@ class Execution:
             f"-exec-{_branch_part(self.id)}"
         )
         if len(name) > _MAX_BRANCH_ID:
-            raise ValueError(f"the task id is too long for a branch name: {attempt.task_id[:80]}…")
+            raise ValueError(
+                f"the task id is too long for a branch name: {shorten(attempt.task_id, 81)}"
+            )
         return name
 
 
@@ -154,7 +158,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def _shorten(text: str, length: int) -> str:
+def _abbreviate(text: str, length: int) -> str:
     """Cut to ``length``; a hash of the whole keeps two long names apart."""
     if len(text) <= length:
         return text

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from perago.protocol.events import Phases
 from perago.protocol.identity import Execution, parse_staging_name
+from perago.protocol.names import WITHDRAWN_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.workspace import BranchHead, StagingBranch
-
-WITHDRAWN_PREFIX = "perago-withdrawn-"
 
 
 @dataclass(slots=True)

@@ -37,13 +37,12 @@ from perago.protocol.fences import (
 from perago.protocol.identity import Execution
 from perago.protocol.job import Policy
 from perago.protocol.licences import Licence, Licences
+from perago.protocol.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.record import EXPECTED_HEAD, Record, read_record
 from perago.protocol.workspace import Commit, StagedWorkspace, WorkspaceInput
 
-ACTIONS_FOLDER = "_lakefs_actions/"
-REPLACED_PREFIX = "perago-replaced-"
 _RELOCATE_TIMEOUT_SECONDS = 30.0
 _READ_AGAIN_SECONDS = 0.5
 

@@ -1,13 +1,13 @@
 """In-memory fakes of the ports, for tests of tasks, of this project and of simulations.
 
-They need no server and no disk, do nothing by themselves and are the same in every run. The
-project's contract tests hold them to what real servers do.
+They need no server and no disk, start no threads and behave the same in every run. The project's
+contract tests run the same cases against the fakes and against real servers.
 """
 
 from __future__ import annotations
 
 from perago.testing.clock import ManualClock
-from perago.testing.conductor import InMemoryConductor
+from perago.testing.conductor import InMemoryConductor, TaskSettings
 from perago.testing.faults import (
     Faults,
     fails,
@@ -21,7 +21,6 @@ from perago.testing.faults import (
 from perago.testing.lake import InMemoryLake
 from perago.testing.objects import InMemoryObjects
 from perago.testing.spark import InMemorySpark
-from perago.testing.workflows import TaskSettings
 from perago.testing.workspaces import InMemoryWorkspaces
 
 __all__ = [

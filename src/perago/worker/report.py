@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Protocol
 
 import structlog
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
 from perago.protocol.events import WARNINGS, PhaseEvent
@@ -19,6 +18,7 @@ from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import AttemptSnapshot
+from perago.retry import retrying
 
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
@@ -50,7 +50,7 @@ def report(
     may have been taken.
     """
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in _retrying(seconds):
+    for attempt in retrying(seconds):
         with attempt:
             fresh = conductor.read(claim.attempt.task_id)
             if (fresh.status, fresh.worker_id) == (wanted, claim.token):
@@ -66,7 +66,7 @@ def report(
 
 def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
     """Put an attempt back into Conductor's queue without burning a retry."""
-    for attempt in _retrying(seconds):
+    for attempt in retrying(seconds):
         with attempt:
             if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
                 return Reported.STALE
@@ -81,15 +81,6 @@ def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
     except StaleAttemptError:
         return False
     return True
-
-
-def _retrying(seconds: float) -> Retrying:
-    return Retrying(
-        retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop_after_delay(seconds),
-        wait=wait_random_exponential(multiplier=0.2, max=3),
-        reraise=True,
-    )
 
 
 def event_line(event: PhaseEvent) -> str:

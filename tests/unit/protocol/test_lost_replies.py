@@ -30,9 +30,9 @@ from perago.testing import (
     request_lost,
 )
 from perago.testing.faults import Call, Fault
-from unit.protocol.bench import (
+from support.memory_world import (
     REPOSITORY,
-    World,
+    InMemoryWorld,
     assert_untouched,
     completed,
     failed,
@@ -47,7 +47,7 @@ class Died(BaseException):
     """The worker is gone with its process."""
 
 
-def die_at_merge(world: World, delivery: Delivery, fault: Fault) -> None:
+def die_at_merge(world: InMemoryWorld, delivery: Delivery, fault: Fault) -> None:
     """An execution dies when its merge was sent: nothing of it reaches a server any more."""
     with ExitStack() as outages:
 
@@ -65,11 +65,11 @@ def die_at_merge(world: World, delivery: Delivery, fault: Fault) -> None:
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
 
 
-def assert_asked_once(world: World, call: str, already: int = 0) -> None:
+def assert_asked_once(world: InMemoryWorld, call: str, already: int = 0) -> None:
     assert world.faults.calls.count(call) == already + 1
 
 
-def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: World) -> None:
+def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
     output = completed(world.run(world.job(NEW)))
     assert output["workspace"]["ref"] == world.head.id
@@ -78,7 +78,7 @@ def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: Wor
     assert world.staging_branches == []
 
 
-def test_a_commit_that_did_not_land_is_unknown_and_kept(world: World) -> None:
+def test_a_commit_that_did_not_land_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", request_lost)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert world.head.id == world.ref
@@ -86,14 +86,14 @@ def test_a_commit_that_did_not_land_is_unknown_and_kept(world: World) -> None:
     assert_asked_once(world, "lake.commit")
 
 
-def test_a_commit_that_nobody_can_look_for_is_unknown_and_kept(world: World) -> None:
+def test_a_commit_that_nobody_can_look_for_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
     world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=1)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert len(world.staging_branches) == 1
 
 
-def test_a_merge_whose_reply_was_lost_is_found_at_head(world: World) -> None:
+def test_a_merge_whose_reply_was_lost_is_found_at_head(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", reply_lost)
     output = completed(world.run(world.job(NEW)))
     assert output["workspace"]["ref"] == world.head.id
@@ -102,14 +102,14 @@ def test_a_merge_whose_reply_was_lost_is_found_at_head(world: World) -> None:
     assert world.told("resolved_as_landed")
 
 
-def test_a_merge_that_lands_while_the_state_is_read_is_found(world: World) -> None:
+def test_a_merge_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", lands_late_resolved(world.clock, 3))
     completed(world.run(world.job(NEW)))
     assert_asked_once(world, "lake.merge")
     assert world.staging_branches == []
 
 
-def test_a_merge_that_never_landed_is_known_not_to_have(world: World) -> None:
+def test_a_merge_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
     failed(world.run(world.job(NEW)), NotPublishedError)
     assert world.head.id == world.ref
@@ -118,7 +118,9 @@ def test_a_merge_that_never_landed_is_known_not_to_have(world: World) -> None:
     assert_asked_once(world, "lake.merge")
 
 
-def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(world: World) -> None:
+def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(
+    world: InMemoryWorld,
+) -> None:
     delivery = world.deliver()
     world.faults.inject("lake.merge", lands_late(world.clock, 30))
     failed(world.run(world.job(NEW), delivery), NotPublishedError)
@@ -133,7 +135,7 @@ def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(world:
 @pytest.mark.parametrize("body", [writes(b=b"2"), nothing], ids=["changed", "unchanged"])
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
 def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
-    world: World, body: Callable[[dict[str, bytes]], None], hard: bool
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None], hard: bool
 ) -> None:
     """A proxy gave the merge up, the worker died, and the request arrives after the retry."""
     if hard:
@@ -148,7 +150,7 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
     assert world.staging_branches == []
 
 
-def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: World) -> None:
+def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: InMemoryWorld) -> None:
     """A no-op that did not wait would complete just before the commit appears."""
     die_at_merge(world, world.deliver(), lands_late_resolved(world.clock, 62))
     output = completed(world.run(world.job(nothing), world.poll()))
@@ -156,7 +158,7 @@ def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: World
     assert output["workspace"]["ref"] == world.head.id == world.ref
 
 
-def test_an_execution_whose_licence_was_withdrawn_is_stale(world: World) -> None:
+def test_an_execution_whose_licence_was_withdrawn_is_stale(world: InMemoryWorld) -> None:
     def withdraw() -> None:
         (branch,) = world.staging_branches
         world.lake.repository(REPOSITORY).branches.pop(branch)
@@ -166,7 +168,9 @@ def test_an_execution_whose_licence_was_withdrawn_is_stale(world: World) -> None
     assert_untouched(world)
 
 
-def test_a_licence_that_cannot_be_withdrawn_leaves_the_outcome_unknown(world: World) -> None:
+def test_a_licence_that_cannot_be_withdrawn_leaves_the_outcome_unknown(
+    world: InMemoryWorld,
+) -> None:
     world.faults.inject("lake.merge", request_lost)
     world.faults.inject("lake.delete_branch", fails(BackendUnavailableError("down")))
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
@@ -175,7 +179,7 @@ def test_a_licence_that_cannot_be_withdrawn_leaves_the_outcome_unknown(world: Wo
 
 @pytest.mark.parametrize("error", [BackendUnavailableError("down"), BackendDeniedError("no")])
 def test_a_lost_merge_during_a_lasting_failure_is_unknown_and_kept(
-    world: World, error: BackendError
+    world: InMemoryWorld, error: BackendError
 ) -> None:
     outage = world.faults.outage("lake.get_head", error)
 
@@ -191,20 +195,20 @@ def test_a_lost_merge_during_a_lasting_failure_is_unknown_and_kept(
     assert "data/new" in world.contents()
 
 
-def test_a_lost_merge_during_a_short_outage_is_found_after_it(world: World) -> None:
+def test_a_lost_merge_during_a_short_outage_is_found_after_it(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", reply_lost)
     for again in range(3):
         world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=2 + again)
     completed(world.run(world.job(NEW)))
 
 
-def test_a_refused_merge_is_certain_and_cleaned_up(world: World) -> None:
+def test_a_refused_merge_is_certain_and_cleaned_up(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", fails(BackendDeniedError("403")))
     failed(world.run(world.job(NEW)), BackendDeniedError)
     assert world.staging_branches == []
 
 
-def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: World) -> None:
+def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", reply_lost)
     output = completed(world.run(world.job(NEW), retry))
@@ -213,21 +217,21 @@ def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: World) -> Non
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_back_to_the_input_whose_reply_was_lost_is_found(world: World) -> None:
+def test_a_relocation_back_to_the_input_whose_reply_was_lost_is_found(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", reply_lost)
     completed(world.run(world.job(), retry))
     assert world.head.id == world.ref
 
 
-def test_a_relocation_that_lands_while_the_state_is_read_is_found(world: World) -> None:
+def test_a_relocation_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", lands_late_resolved(world.clock, 3))
     completed(world.run(world.job(NEW), retry))
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_that_never_landed_is_known_not_to_have(world: World) -> None:
+def test_a_relocation_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     head = world.head.id
     world.faults.inject("lake.relocate", request_lost)
@@ -239,7 +243,7 @@ def test_a_relocation_that_never_landed_is_known_not_to_have(world: World) -> No
 
 @pytest.mark.parametrize("body", [NEW, nothing], ids=["replace", "return"])
 def test_a_relocation_that_arrives_after_its_licence_was_withdrawn_never_lands(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     head = world.head.id
@@ -253,7 +257,7 @@ def test_a_relocation_that_arrives_after_its_licence_was_withdrawn_never_lands(
     assert "data/new" not in world.contents()
 
 
-def test_a_target_that_moves_before_its_relocation_is_left_alone(world: World) -> None:
+def test_a_target_that_moves_before_its_relocation_is_left_alone(world: InMemoryWorld) -> None:
     """A person commits between the tag and the request: LakeFS would relocate over it."""
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.tag", followed_by(lambda: world.commit({"data/theirs": b"1"})))
@@ -262,13 +266,13 @@ def test_a_target_that_moves_before_its_relocation_is_left_alone(world: World) -
     assert "lake.relocate" not in world.faults.calls
 
 
-def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: World) -> None:
+def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
     world.clock.call_later(2, lambda: world.commit({"data/theirs": b"1"}))
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
 
 
-def test_another_executions_merge_at_head_does_not_pass_for_ours(world: World) -> None:
+def test_another_executions_merge_at_head_does_not_pass_for_ours(world: InMemoryWorld) -> None:
     """The same claim, delivered to two executors."""
     delivery = world.deliver()
     world.faults.inject("lake.merge", request_lost)
@@ -277,13 +281,13 @@ def test_another_executions_merge_at_head_does_not_pass_for_ours(world: World) -
     assert "data/theirs" in world.contents()
 
 
-def test_a_branch_whose_creation_reply_was_lost_is_deleted(world: World) -> None:
+def test_a_branch_whose_creation_reply_was_lost_is_deleted(world: InMemoryWorld) -> None:
     world.faults.inject("lake.create_branch", reply_lost)
     failed(world.run(world.job(NEW)), LostReplyError)
     assert world.staging_branches == []
 
 
-def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: World) -> None:
+def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: InMemoryWorld) -> None:
     world.faults.inject("lake.delete_branch", fails(BackendUnavailableError("down")))
     completed(world.run(world.job(NEW)))
     (told,) = world.told("staging_cleanup_failed")
@@ -292,7 +296,7 @@ def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: World) -> N
 
 
 def test_a_cleanup_that_breaks_in_an_unforeseen_way_changes_no_result_either(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     world.faults.inject("lake.delete_branch", fails(RuntimeError("a bug")))
     completed(world.run(world.job(NEW)))

@@ -19,12 +19,12 @@ from perago.protocol.job import Policy
 from perago.protocol.outcome import Failed
 from perago.protocol.provenance import assert_replaceable
 from perago.testing import fails, followed_by, preceded_by
-from unit.protocol.bench import REPOSITORY, World, completed, failed, nothing, writes
+from support.memory_world import REPOSITORY, InMemoryWorld, completed, failed, nothing, writes
 
 Body = Callable[[dict[str, bytes]], None]
 
 
-def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: World) -> None:
+def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     output = completed(world.run(world.job(writes(new=b"new")), retry))
@@ -36,7 +36,7 @@ def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: World) -> N
     assert world.staging_branches == []
 
 
-def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: World) -> None:
+def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     output = completed(world.run(world.job(nothing), retry))
@@ -45,7 +45,7 @@ def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: World) -> None
 
 
 def test_by_head_state_a_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     world.policy = Policy(replacement="head-state")
     foreign = world.commit({"data/a": b"a person"}).id
@@ -54,7 +54,7 @@ def test_by_head_state_a_foreign_commit_is_replaced_but_stays_reachable_by_its_t
     assert list(world.tags.values()) == [foreign]
 
 
-def test_a_persons_commit_is_not_replaced_and_nothing_is_downloaded(world: World) -> None:
+def test_a_persons_commit_is_not_replaced_and_nothing_is_downloaded(world: InMemoryWorld) -> None:
     foreign = world.commit({"data/a": b"a person"}).id
     for body in (nothing, writes(b=b"2")):
         reason = failed(world.run(world.job(body)), PublishFenceError)
@@ -64,7 +64,7 @@ def test_a_persons_commit_is_not_replaced_and_nothing_is_downloaded(world: World
     assert "download" not in world.phases()
 
 
-def test_a_persons_commit_that_comes_during_the_body_is_not_replaced(world: World) -> None:
+def test_a_persons_commit_that_comes_during_the_body_is_not_replaced(world: InMemoryWorld) -> None:
     """Nobody published before: the person's commit sits where an abandoned one would."""
     for body in (nothing, writes(b=b"2")):
         world.lake.repository(REPOSITORY).branch("main").head = world.ref
@@ -77,7 +77,7 @@ def test_a_persons_commit_that_comes_during_the_body_is_not_replaced(world: Worl
         assert world.contents()["data/theirs"] == b"1"
 
 
-def test_off_replaces_nothing_not_even_the_own_task(world: World) -> None:
+def test_off_replaces_nothing_not_even_the_own_task(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     head, world.policy = world.head.id, Policy(replacement="off")
     assert "replacement is off" in failed(world.run(world.job(nothing), retry), PublishFenceError)
@@ -85,14 +85,14 @@ def test_off_replaces_nothing_not_even_the_own_task(world: World) -> None:
 
 
 def test_a_missing_target_branch_is_an_input_error_before_anything_is_downloaded(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     delivery = world.deliver(world.payload(branch="nowhere"))
     assert "no branch 'nowhere'" in failed(world.run(world.job(), delivery), InputError)
     assert "download" not in world.phases()
 
 
-def test_a_replacement_is_reported_with_the_tag_that_keeps_the_commit(world: World) -> None:
+def test_a_replacement_is_reported_with_the_tag_that_keeps_the_commit(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     completed(world.run(world.job(writes(new=b"new")), retry))
@@ -101,7 +101,7 @@ def test_a_replacement_is_reported_with_the_tag_that_keeps_the_commit(world: Wor
     assert told["tag"] in world.tags
 
 
-def test_a_step_wired_to_the_wrong_input_is_told_which_output_to_take(world: World) -> None:
+def test_a_step_wired_to_the_wrong_input_is_told_which_output_to_take(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     completed(world.run(world.job(writes(old=b"old")), delivery))
     attempt = replace(delivery.claim.attempt, reference_name="report", task_id="task-99")
@@ -109,13 +109,13 @@ def test_a_step_wired_to_the_wrong_input_is_told_which_output_to_take(world: Wor
         assert_replaceable(world.head, attempt, "provenance")
 
 
-def test_with_provenance_the_own_task_is_replaced(world: World) -> None:
+def test_with_provenance_the_own_task_is_replaced(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     completed(world.run(world.job(writes(new=b"new")), retry))
     assert "data/new" in world.contents()
 
 
-def test_with_provenance_another_logical_task_is_not_replaced(world: World) -> None:
+def test_with_provenance_another_logical_task_is_not_replaced(world: InMemoryWorld) -> None:
     completed(world.run(world.job(writes(old=b"old"))))
     head = world.head.id
     other = world.deliver(reference_name="other_step")
@@ -125,7 +125,7 @@ def test_with_provenance_another_logical_task_is_not_replaced(world: World) -> N
 
 @pytest.mark.parametrize("replacement", ["head-state", "provenance"])
 def test_a_later_attempts_publication_is_never_relocated_over(
-    world: World, replacement: str
+    world: InMemoryWorld, replacement: str
 ) -> None:
     """The old attempt comes back to life: its fence is made to pass, the record still vetoes."""
     world.policy = Policy(replacement=replacement)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_a_later_attempts_publication_is_never_relocated_over(
     assert world.head.id == head
 
 
-def test_a_rerun_of_the_same_task_id_counts_as_later(world: World) -> None:
+def test_a_rerun_of_the_same_task_id_counts_as_later(world: InMemoryWorld) -> None:
     old = world.deliver()
     attempt = old.claim.attempt
     world.conductor.terminate(attempt.workflow_instance_id)
@@ -156,7 +156,7 @@ def test_a_rerun_of_the_same_task_id_counts_as_later(world: World) -> None:
     assert world.head.id == head
 
 
-def test_a_rerun_replaces_what_its_first_run_published(world: World) -> None:
+def test_a_rerun_replaces_what_its_first_run_published(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
     completed(world.run(world.job(writes(old=b"1")), delivery))
@@ -169,7 +169,7 @@ def test_a_rerun_replaces_what_its_first_run_published(world: World) -> None:
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_a_head_that_changes_actions_is_never_relocated_over(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     delivery = world.deliver()
     head = world.abandon({ACTION_PATH: b"on: pre-merge"}, delivery).id
@@ -179,7 +179,7 @@ def test_a_head_that_changes_actions_is_never_relocated_over(
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     delivery = world.deliver()
     head = world.abandon({"data/a": b"2"}, delivery).id
@@ -191,7 +191,7 @@ def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
     assert world.head.id == head
 
 
-def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: World) -> None:
+def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     workflow_id = retry.claim.attempt.workflow_instance_id
@@ -202,7 +202,7 @@ def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: World) -
     assert list(world.tags.values()) == [abandoned]
 
 
-def test_without_a_tag_there_is_no_relocation(world: World) -> None:
+def test_without_a_tag_there_is_no_relocation(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     world.faults.inject("lake.tag", fails(BackendUnavailableError("down")))
@@ -210,7 +210,7 @@ def test_without_a_tag_there_is_no_relocation(world: World) -> None:
     assert world.head.id == abandoned
 
 
-def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
+def test_a_relocation_that_somebody_overtook_is_detected(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     overtake = followed_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.relocate", overtake)
@@ -218,7 +218,7 @@ def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
     assert len(world.staging_branches) == 1
 
 
-def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
+def test_a_relocation_that_somebody_took_back_is_detected(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     branch = world.lake.repository(REPOSITORY).branch("main")
@@ -227,7 +227,7 @@ def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
     failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
 
 
-def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: World) -> None:
+def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: InMemoryWorld) -> None:
     """Somebody wrote to the staging branch of this execution."""
     retry = world.publish_and_die(world.job(writes(old=b"old")))
 

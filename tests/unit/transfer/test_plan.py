@@ -10,7 +10,7 @@ from perago.errors import ProjectionError
 from perago.transfer.inventory import Projection, RemoteObject, project
 from perago.transfer.plan import SyncPlan, build_sync_plan
 from perago.transfer.scan import LocalTree
-from unit.transfer.trees import plain_paths, record, remote, tree_of
+from support.trees import plain_paths, record, remote, tree_of
 
 CONTENT = st.sampled_from("123")
 PREFIXES = st.sampled_from(["", "a", "a/b"])
@@ -143,7 +143,7 @@ def test_a_changed_object_keeps_its_content_type_and_metadata(
     repository = data.draw(repositories(prefix))
     projection, plan = plan_for(repository, prefix, contents, tree)
     for upload in plan.uploads:
-        before = projection.files.get(upload.path, RemoteObject("new", 0, ""))
+        before = projection.files.get(upload.path, RemoteObject("new", 0))
         assert (upload.content_type, upload.metadata) == (before.content_type, before.metadata)
 
 
