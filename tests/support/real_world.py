@@ -21,10 +21,11 @@ from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import PhaseEvent
-from perago.protocol.identity import Execution
+from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.job import Job, Policy, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.outcome import Outcome
 from perago.protocol.ports import Delivery, Lake
+from perago.protocol.record import Record
 from perago.protocol.run import run_attempt
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
@@ -101,7 +102,7 @@ class RealWorld:
     repository: str = field(default_factory=lambda: f"repo-{uuid.uuid4().hex[:12]}")
     task_type: str = field(default_factory=lambda: f"task_{uuid.uuid4().hex[:12]}")
     events: list[PhaseEvent] = field(default_factory=list)
-    policy: Policy = field(default_factory=lambda: Policy(resolve_seconds=1.0))
+    policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
         self.sdk, self.http = self.servers.sdk, self.servers.http
@@ -127,6 +128,18 @@ class RealWorld:
             self.put(branch, path, text)
         creation = lakefs_sdk.CommitCreation(message="by hand", metadata=metadata)
         return str(self.sdk.commits_api.commit(self.repository, branch, creation).id)
+
+    def move(self, commit: str, branch: str = "main") -> None:
+        """Put a branch elsewhere, as an operator with the right to do so."""
+        self.sdk.experimental_api.hard_reset_branch(self.repository, branch, commit)
+
+    def abandon(self, files: dict[str, str]) -> tuple[str, str]:
+        """Start a workflow whose first execution published and died; its id and the commit."""
+        workflow = self.start()
+        attempt = Attempt(workflow, "dead-task", 0, "step")
+        dead = Execution(Claim(attempt, "dead-claim"), "dead")
+        record = Record.of(dead, ref=self.ref, params={})
+        return workflow, self.commit("main", files, **record.metadata())
 
     def install_fence(self) -> None:
         """Put the hook into the input commit."""

@@ -6,6 +6,7 @@ creation of a branch are never retried.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import lakefs_sdk
@@ -16,7 +17,7 @@ from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.errors import translated
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
 from perago.protocol.names import ACTIONS_FOLDER
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
 
 # Shorter than for objects: publish steps read while a lease runs.
@@ -24,6 +25,7 @@ _RETRY_SECONDS = 5.0
 # Cleanup must leave time in the lease: one retry at most.
 _CLEANUP_TIMEOUT = (2.0, 10.0)
 _CLEANUP_RETRY_SECONDS = 1.0
+_PAGE = 1000
 
 
 def connect(connection: LakeFSConnection) -> LakeFSClient:
@@ -60,7 +62,14 @@ class LakeFSControl:
         if commit.id != commit_id:
             # LakeFS also takes abbreviations, tags and branch names here.
             raise NotFoundError(f"{commit_id} is not the full id of a commit in {repository!r}")
-        return Commit(commit.id, tuple(commit.parents), dict(commit.metadata or {}))
+        return Commit(
+            commit.id,
+            tuple(commit.parents),
+            dict(commit.metadata or {}),
+            committer=str(commit.committer or ""),
+            message=str(commit.message or ""),
+            created=datetime.fromtimestamp(commit.creation_date, tz=UTC),
+        )
 
     def get_head(self, repository: str, branch: str) -> Commit:
         what = f"read branch {branch!r} of {repository!r}"
@@ -158,17 +167,39 @@ class LakeFSControl:
         timeout: float,
     ) -> str:
         merge = lakefs_sdk.Merge(message=message, metadata=metadata, squash_merge=True)
-        with translated(f"merge {staged.commit} into {target!r}", changes=True):
+        with translated(f"merge {staged.branch!r} into {target!r}", changes=True):
             result = self._client.refs_api.merge_into_branch(
-                staged.repository, staged.commit, target, merge=merge, _request_timeout=timeout
+                staged.repository, staged.branch, target, merge=merge, _request_timeout=timeout
             )
         return str(result.reference)
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
-        with translated(f"relocate {branch!r} to {commit_id}", changes=True):
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
+        with translated(f"relocate {target!r} to {licence.branch!r}", changes=True):
             self._client.experimental_api.hard_reset_branch(
-                repository, branch, commit_id, _request_timeout=timeout
+                licence.repository, target, licence.branch, _request_timeout=timeout
             )
+
+    def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
+        what, found, after = f"list branches of {repository!r}", list[BranchHead](), ""
+        while True:
+            page = self._retried(
+                what,
+                self._client.branches_api.list_branches,
+                repository,
+                prefix=prefix,
+                after=after,
+                amount=_PAGE,
+            )
+            found += [BranchHead(str(item.id), str(item.commit_id)) for item in page.results]
+            if not page.pagination.has_more:
+                return found
+            after = page.pagination.next_offset
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        diff = self._client.refs_api.diff_refs
+        what = f"compare {one} with {other} in {repository!r}"
+        found = self._retried(what, diff, repository, one, other, type="two_dot", amount=1)
+        return not found.results
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         creation = lakefs_sdk.TagCreation(id=tag, ref=commit_id)

@@ -10,8 +10,8 @@ from perago.connections import LakeFSConnection
 from perago.errors import NotFoundError
 from perago.lakefs.control import connect
 from perago.lakefs.errors import translated
-from perago.protocol.garbage import FoundBranch, FoundTag
-from perago.protocol.names import REPLACED_PREFIX, STAGING_PREFIX
+from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
+from perago.protocol.names import STAGING_PREFIX
 from perago.protocol.workspace import Commit
 from perago.retry import retrying_times
 
@@ -56,11 +56,12 @@ class LakeFSGarbage:
         return FoundBranch(repository, str(name), head, committed)
 
     def tags(self, repository: str) -> Iterator[FoundTag]:
-        """List the tags that are named like tags of replaced commits."""
+        """List the tags that are named like tags of replaced and withdrawn commits."""
         call = self._client.tags_api.list_tags
         what = f"list tags of {repository!r}"
-        for item in self._pages(what, call, repository, prefix=REPLACED_PREFIX):
-            yield FoundTag(repository, str(item.id), str(item.commit_id))
+        for prefix in TAG_PREFIXES:
+            for item in self._pages(what, call, repository, prefix=prefix):
+                yield FoundTag(repository, str(item.id), str(item.commit_id))
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a branch if it is still at ``commit``; return what became of it."""

@@ -20,6 +20,11 @@ class PhaseEvent:
     details: dict[str, Any] = field(default_factory=dict)
 
 
+# What an operator should see: logged as warnings, and kept in the task log.
+WARNINGS = frozenset(
+    {"publication_replaced", "licence_withdrawn", "reply_lost", "staging_cleanup_failed"}
+)
+
 EventSink = Callable[[PhaseEvent], None]
 
 

@@ -8,3 +8,5 @@ ACTIONS_FOLDER = "_lakefs_actions/"
 STAGING_PREFIX = "perago-staging-"
 # Begins the name of the tag that keeps a replaced commit.
 REPLACED_PREFIX = "perago-replaced-"
+# Begins the name of the tag that keeps what a withdrawn execution had committed.
+WITHDRAWN_PREFIX = "perago-withdrawn-"

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perago.protocol.identity import Claim, Execution
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch, WorkspaceInput
+from perago.protocol.workspace import (
+    BranchHead,
+    Commit,
+    StagedWorkspace,
+    StagingBranch,
+    WorkspaceInput,
+)
 
 
 class Lake(Protocol):
@@ -50,10 +56,24 @@ class Lake(Protocol):
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        """Squash-merge the staged *commit*; the id of the new commit."""
+        """Squash-merge the staging *branch*, which is the licence; the id of the new commit.
+
+        Raises ``NotFoundError`` when the licence (or the target) is not there.
+        """
         ...
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None: ...
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
+        """Move the target to the HEAD of the staging branch, which is the licence."""
+        ...
+
+    def list_branches(self, repository: str, prefix: str) -> Sequence[BranchHead]:
+        """Every branch whose name begins with ``prefix``."""
+        ...
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        """Whether two commits hold the same objects."""
+        ...
+
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         """Create a tag; one that is already on the same commit is fine."""
         ...
@@ -174,6 +194,9 @@ class SparkExecutions(Protocol):
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
     ) -> AbstractContextManager[SparkExecution]: ...
+    def end(self, execution_id: str) -> None:
+        """End the session of another execution and what runs in it; never raises."""
+        ...
 
 
 class Clock(Protocol):

@@ -112,9 +112,13 @@ class _Writable(_Run):
         ref = pinned.workspace.ref
         with phases("first_fence"):
             steps.fence.check()
-        with steps.staging_branch(pinned) as staging:
+        with phases("withdraw"):
+            # A dead predecessor's job stops writing and computing now, not at the publication.
+            steps.licences.withdraw_others(pinned.workspace.repository, ref)
+        with steps.licence(pinned) as licence:
+            staging = licence.branch
             with phases("branch"):
-                steps.create(staging, pinned)
+                licence.create()
             executed, interrupted = self._execute(self.spark.workspace(ref, staging))
             with phases("diff") as details:
                 changed = self._tidy(staging, details, after_interrupt=interrupted > 0)
@@ -128,7 +132,7 @@ class _Writable(_Run):
             self._check_post(staged.commit if staged else ref)
             with phases("second_fence"):
                 lease = steps.fence.check()
-            published = steps.publish(pinned, staged, record, lease)
+            published = steps.publish(pinned, licence, staged, record, lease)
         return steps.output(pinned, executed, published.ref)
 
     def _tidy(

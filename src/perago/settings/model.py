@@ -172,10 +172,11 @@ class Settings(BaseModel):
         "`hard` refuses an input commit that lacks the fence's action file.",
         default="soft",
     )
-    replacement: Literal["head-state", "provenance"] = _setting(
+    replacement: Literal["provenance", "head-state", "off"] = _setting(
         "PERAGO_REPLACEMENT",
-        "`provenance` replaces only a commit that is recorded as the same task's.",
-        default="head-state",
+        "`provenance` replaces only a commit that is recorded as the same task's; `head-state` "
+        "any commit one past the input; `off` none.",
+        default="provenance",
     )
     spark_remote: Annotated[SecretStr, AfterValidator(_check_remote)] | None = _setting(
         "SPARK_REMOTE",

@@ -12,10 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
-from perago.spark.session import end_session, open_session
+from perago.spark.session import end_session, interrupt, open_session
+
+_log = structlog.get_logger(__name__)
 
 
 class SparkClient:
@@ -38,6 +42,15 @@ class SparkClient:
                 execution_id,
                 artifacts=lambda: build_artifacts(self._targets, Path(folder)),
             )
+
+    def end(self, execution_id: str) -> None:
+        """End the session of another execution and what runs in it; never raises."""
+        try:
+            ended = interrupt(self._find_remote(), execution_id)
+        except Exception as error:  # noqa: BLE001  its branch is gone: what it writes is lost
+            _log.warning("spark_interrupt_failed", reason=str(error))
+        else:
+            _log.info("spark_interrupted", operations=ended)
 
     def transfer_session(self) -> Any:
         """Return the session that moves the attempt's workspace; the first call opens it."""

@@ -60,6 +60,11 @@ class ConnectExecutions:
 
     store: ObjectStore
     open_session: OpenSession
+    # Ends the session of another execution, by its id.
+    end_session_of: Callable[[str], None] = lambda _: None
+
+    def end(self, execution_id: str) -> None:
+        self.end_session_of(execution_id)
 
     @contextmanager
     def open(

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from perago.errors import BackendError, BackendUnavailableError, LostReplyError
 from perago.testing.clock import ManualClock
@@ -102,6 +102,38 @@ def lands_late(clock: ManualClock, seconds: float) -> Fault:
         def land() -> None:
             with suppress(BackendError):
                 do()
+
+        clock.call_later(seconds, land)
+        raise LostReplyError("no reply within the timeout")
+
+    return fault
+
+
+class BranchUpdate(Generic[Returned]):
+    """A change of a branch in the two steps of LakeFS: resolve the source, then write.
+
+    ``resolve`` returns the write. A write that finds the branch moved resolves the source again,
+    as LakeFS does on every retry of its conditional write.
+    """
+
+    def __init__(self, resolve: Callable[[], Callable[[], Returned]]) -> None:
+        self.resolve = resolve
+
+    def __call__(self) -> Returned:
+        return self.resolve()()
+
+
+def lands_late_resolved(clock: ManualClock, seconds: float) -> Fault:
+    """The caller gives up when the server has resolved the source; the write comes later."""
+
+    def fault(do: Call) -> NoReturn:
+        if not isinstance(do, BranchUpdate):
+            raise TypeError("only merges and relocations resolve a source")
+        write = do.resolve()
+
+        def land() -> None:
+            with suppress(BackendError):
+                write()
 
         clock.call_later(seconds, land)
         raise LostReplyError("no reply within the timeout")

@@ -5,14 +5,15 @@ It behaves as LakeFS 1.84 does; ``tests/contract`` runs the same cases against b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError, PreconditionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.record import EXPECTED_HEAD
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
-from perago.testing.faults import Faults
+from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
+from perago.testing.faults import BranchUpdate, Faults
 from perago.testing.objects import InMemoryObjects
 from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
 
@@ -137,22 +138,58 @@ class InMemoryLake:
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        def do() -> str:
+        def resolve() -> Callable[[], str]:
             with self._lock:
                 repo = self.repository(staged.repository)
-                return self._merge(repo, staged.commit, repo.branch(target), target, metadata)
+                source, head = repo.branch(staged.branch).head, repo.branch(target).head
 
-        return self.faults.run("lake.merge", do)
+            def write() -> str:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        return resolve()()
+                    return self._merge(repo, source, repo.branch(target), target, metadata)
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
-        def do() -> None:
+            return write
+
+        return self.faults.run("lake.merge", BranchUpdate(resolve))
+
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
+        def resolve() -> Callable[[], None]:
             with self._lock:
-                repo = self.repository(repository)
-                repo.refuse_protected(branch)
-                # Uncommitted changes stay, on top of the new head.
-                repo.branch(branch).head = repo.resolve(commit_id)
+                repo = self.repository(licence.repository)
+                repo.refuse_protected(target)
+                source, head = repo.branch(licence.branch).head, repo.branch(target).head
 
-        self.faults.run("lake.relocate", do)
+            def write() -> None:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        resolve()()
+                        return
+                    # Uncommitted changes stay, on top of wherever the branch is now.
+                    repo.branch(target).head = source
+
+            return write
+
+        self.faults.run("lake.relocate", BranchUpdate(resolve))
+
+    def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
+        def do() -> list[BranchHead]:
+            with self._lock:
+                branches = self.repository(repository).branches
+                return [
+                    BranchHead(name, branches[name].head)
+                    for name in sorted(branches)
+                    if name.startswith(prefix)
+                ]
+
+        return self.faults.run("lake.list_branches", do)
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        def do() -> bool:
+            repo = self.repository(repository)
+            return repo.tree(repo.resolve(one)) == repo.tree(repo.resolve(other))
+
+        return self.faults.run("lake.is_same", do)
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         def do() -> None:

@@ -8,6 +8,7 @@ import itertools
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from perago.errors import (
     BackendDeniedError,
@@ -21,6 +22,8 @@ from perago.transfer.inventory import DEFAULT_CONTENT_TYPE
 _BRANCH_ID = re.compile(r"[0-9A-Za-z_][-0-9A-Za-z_]*")
 _SHORTEST_ABBREVIATION = 6
 DEFAULT_BRANCH = "main"
+_COMMITTER = "admin"
+_CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,22 @@ class Repository:
         self.commit(commit_id)
         return self._commits[commit_id][1]
 
-    def add_commit(self, parents: tuple[str, ...], tree: Tree, metadata: dict[str, str]) -> Commit:
+    def add_commit(
+        self,
+        parents: tuple[str, ...],
+        tree: Tree,
+        metadata: dict[str, str],
+        message: str = "a commit",
+    ) -> Commit:
         text = f"{self.name}/{next(self._numbers)}/{parents}/{sorted(tree)}/{sorted(metadata)}"
-        commit = Commit(hashlib.sha256(text.encode()).hexdigest(), parents, dict(metadata))
+        commit = Commit(
+            hashlib.sha256(text.encode()).hexdigest(),
+            parents,
+            dict(metadata),
+            committer=_COMMITTER,
+            message=message,
+            created=_CREATED,
+        )
         self._commits[commit.id] = (commit, dict(tree))
         return commit
 

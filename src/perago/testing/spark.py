@@ -99,6 +99,11 @@ class InMemorySpark:
         self._lake = lake
         self.opened: list[InMemorySparkExecution] = []
         self.open_count = 0
+        # Executions whose sessions were ended from outside.
+        self.ended: list[str] = []
+
+    def end(self, execution_id: str) -> None:
+        self.ended.append(execution_id)
 
     @contextmanager
     def open(

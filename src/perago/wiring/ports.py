@@ -43,6 +43,8 @@ class SparkAccess:
 
     # Opens the session of an execution, for Spark tasks.
     open: OpenSession | None = None
+    # Ends the session of another execution, by its id.
+    end: Callable[[str], None] = lambda _: None
     # Gives the session that moves large workspaces, where Spark sees their folders.
     transfer_session: Callable[[], Any] | None = None
 
@@ -78,7 +80,9 @@ def _open_storage(
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
         engine = build_engine(settings, lakefs, objects, events, spark.transfer_session)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
-        tasks = SparkPorts(ConnectExecutions(objects, spark.open), objects) if spark.open else None
+        tasks = None
+        if spark.open is not None:
+            tasks = SparkPorts(ConnectExecutions(objects, spark.open, spark.end), objects)
         yield StoragePorts(lake, workspaces, tasks)
 
 

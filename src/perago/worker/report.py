@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
-from perago.protocol.events import PhaseEvent
+from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Failed, Outcome
@@ -129,6 +129,11 @@ def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
     # Partitions were told while the attempt ran.
     phases = [event_line(event) for event in timed if event.action != "partition_done"]
     lines = ["\n".join(phases)] if phases else []
+    lines += [
+        f"{event.action}: {event.details.get('message') or event.details}"
+        for event in events
+        if event.action in WARNINGS
+    ]
     if isinstance(outcome, Failed):
         lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
         lines.append(outcome.trace)

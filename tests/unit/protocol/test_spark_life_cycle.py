@@ -41,6 +41,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: InMemoryWorld) -> No
         "session",
         "pre_guardrails",
         "first_fence",
+        "withdraw",
         "branch",
         "body",
         "end_operations",
