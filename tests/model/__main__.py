@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from itertools import groupby
@@ -11,6 +12,28 @@ from model.mutants import LIMITS, MUTANTS, OUTSIDE, Mutant, scenarios
 from model.properties import Watched
 from model.rules import Scenario
 from model.state import Event
+
+# The routine of every schedule, in fewer words.
+SHORT = (
+    (r"passes its first attempt fence, makes its licence: a staging branch at the input, ", ""),
+    (
+        r"stages its result and commits it on its staging branch, passes its second attempt fence",
+        "stages and passes its fences",
+    ),
+    (r"lists the licences of others: ", "lists licences: "),
+    (
+        r"LakeFS resolves the source of (execution \d's \w+) and reads HEAD; \1 lands: [\w ]+",
+        r"\1 resolves its source and lands",
+    ),
+    (
+        r"LakeFS resolves the source of (execution \d's \w+) and reads HEAD",
+        r"\1 resolves its source",
+    ),
+    (r" lands: LakeFS writes the target", " lands"),
+    (r"reads the claim: still its own, posts COMPLETED and Conductor accepts it", "completes"),
+    (r"makes its licence: a staging branch at the input", "makes its licence"),
+    (r"execution (\d)", r"E\1"),
+)
 
 
 def groups() -> Iterator[tuple[str, list[Scenario]]]:
@@ -44,21 +67,22 @@ def schedule(mutant: Mutant) -> str:
     if found.violation is None:
         raise LookupError(f"no violation: {mutant.name}")
     events = found.violation.schedule
-    heading = f"**{mutant.name}** breaks {mutant.breaks} ({mutant.scenario}; {len(events)} steps): "
-    return heading + "; ".join(phrases(events)) + "."
+    text = "; ".join(phrases(events))
+    for long, short in SHORT:
+        text = re.sub(long, short, text)
+    heading = f"**{mutant.name}** breaks *{mutant.breaks}* ({mutant.scenario}; {len(events)} steps)"
+    return f"{heading}: {text}."
 
 
 def phrases(events: tuple[Event, ...]) -> Iterator[str]:
     """Join what one execution does without interruption into one phrase."""
-    for subject, group in groupby(
-        events, lambda event: (event.who, event.text.startswith("{it} "))
-    ):
+    for subject, group in groupby(events, lambda event: event.who if "{it} " in event.text else -1):
         texts = [str(event) for event in group]
-        name = f"execution {subject[0] + 1} "
-        if subject[1]:
-            texts[1:] = [text.removeprefix(name).replace("; ", ", ") for text in texts[1:]]
-            texts[0] = texts[0].replace("; ", ", ")
-        yield ", ".join(texts)
+        if subject >= 0:
+            name = f"execution {subject + 1} "
+            yield ", ".join([texts[0], *(text.removeprefix(name) for text in texts[1:])])
+        else:
+            yield "; ".join(texts)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,12 @@ MUTANTS = (
     mutant("a wait only if a licence was found", "9", THEN_NO_OP, wait="found"),
     mutant("a wait only if a licence was found: mixture", "1", BOTH_CHANGE, wait="found"),
     mutant(
+        "a wait only if a licence was found: the withdrawing execution died",
+        "9",
+        Scenario(("changes", "no-op", "no-op"), replies_arrive=True),
+        wait="found",
+    ),
+    mutant(
         "a withdrawn tag only for commits",
         "9",
         replace(NO_OPS_BACK, second_task_from=1),
@@ -195,6 +201,14 @@ REDUNDANT = {
     "withdrawal before the last fence": replace(RULES, withdraw_after_fence=False),
     "withdrawal of earlier executions only": replace(RULES, withdraw_later_ones=False),
     "no veto of later attempts": replace(RULES, veto_of_later_attempts=False),
+    "the five above at once": replace(
+        RULES,
+        first_fence=False,
+        third_fence_of_changes=False,
+        withdraw_after_fence=False,
+        withdraw_later_ones=False,
+        veto_of_later_attempts=False,
+    ),
     "a wait after every earlier execution": replace(RULES, wait="earlier execution"),
 }
 

@@ -23,6 +23,8 @@ class Scenario:
     # Once, at any moment: a person commits on the target, with a change or without one.
     person: Literal["never", "changes", "empty"] = "never"
     replacement: Literal["provenance", "head-state"] = "provenance"
+    # No reply is lost that LakeFS sends, and none is given up.
+    replies_arrive: bool = False
     # Once, at any moment: another program commits on a staging branch.
     stray_writer: bool = False
     # Garbage collection deletes the staging branches of attempts that are over.
@@ -42,6 +44,7 @@ class Scenario:
             (self.hard_fence, "hard fence"),
             (self.person != "never", f"person commits ({self.person})"),
             (self.replacement != "provenance", self.replacement),
+            (self.replies_arrive, "every reply arrives"),
             (self.stray_writer, "stray writer"),
             (self.gc, "gc"),
             (self.redelivery, "redelivery"),

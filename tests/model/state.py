@@ -107,5 +107,5 @@ LANDS = {
     RELOCATION: "{its} relocation lands: LakeFS writes the target",
 }
 COMPLETES = "{it} posts COMPLETED and Conductor accepts it"
-SAYS_NOT_LANDED = "{it} reads HEAD after the wait and reports that its request has not landed"
+SAYS_NOT_LANDED = "{it} reads HEAD and reports that its request has not landed"
 WITHDRAWS = "{it} withdraws the licence of {other}"

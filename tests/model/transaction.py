@@ -18,6 +18,7 @@ from model.state import (
     COMMITTED,
     COMPLETED,
     COMPLETES,
+    DROPPED,
     EXISTING,
     LANDED,
     MERGE,
@@ -107,13 +108,13 @@ class Transaction(Lake):
         ref = s.executions[last].ref
         if self.scenario.second_task_from == following:
             if over:
-                text, ref = "the next step starts: {other}, from {its} output", self.output(s, last)
+                text, ref = "{other} starts the next step from {its} output", self.output(s, last)
             else:
-                text, ref = "the workflow fails; a new one starts from HEAD: {other}", s.head
+                text, ref = "the workflow fails and {other} starts a new one from HEAD", s.head
         elif not over:
-            text = "{its} attempt times out; {other} starts"
+            text = "{its} attempt times out and {other} starts"
         elif self.scenario.redelivery:
-            text = "the completed task is run again: {other} starts"
+            text = "the completed task is run again and {other} starts"
         else:
             return []
         after = change(s._replace(claim=following), following, Execution("first fence", ref))
@@ -163,9 +164,9 @@ class Transaction(Lake):
     def list_licences(self, s: State, i: int, e: Execution) -> list[Move]:
         rules = self.rules
         found = gone = 0
-        if rules.withdraw_others and (
-            rules.no_op_withdraws or self.scenario.executions[i] != "no-op"
-        ):
+        no_op = self.scenario.executions[i] == "no-op"
+        looks = rules.withdraw_others and (rules.no_op_withdraws or not no_op)
+        if looks:
             for k, other in enumerate(s.executions):
                 if k == i or (k > i and not rules.withdraw_later_ones):
                     continue
@@ -184,8 +185,9 @@ class Transaction(Lake):
             to_withdraw=found,
             to_await=to_await,
         )
-        text = "{it} lists the licences of others"
-        text += ": some exist" if found else ": none, but a withdrawn tag" if gone else ": none"
+        text = "{it} lists the licences of others" if looks else "{it} looks for no licences"
+        if looks:
+            text += ": some exist" if found else ": none, but a withdrawn tag" if gone else ": none"
         return [(Event(text, i), change(s, i, e))]
 
     def withdraw_licences(self, s: State, i: int, e: Execution) -> list[Move]:
@@ -218,19 +220,20 @@ class Transaction(Lake):
         head = s.head if self.rules.head_read_after_withdrawal else e.plan
         e = e._replace(plan=head, to_await=0)
         changes = self.scenario.executions[i] == "changes"
-        text = "{it} reads HEAD: "
+        text = "{it} reads HEAD "
         if head == e.ref and changes:
-            text += "the input; it sends its merge"
+            text += "(the input) and sends its merge"
             return [(Event(text, i), self.send(s, i, e, MERGE))]
         if head == e.ref:
-            text += "the input; it has nothing to publish"
+            text += "(the input) and has nothing to publish"
             return [(Event(text, i), change(s, i, e._replace(at="read the claim")))]
         if not self.may_replace(head, i, e.ref):
-            text += "not explained; it fails"
+            text += "(not explained) and fails"
             return [(Event(text, i), change(s, i, e._replace(at=UNEXPLAINED)))]
         if self.rules.tag_before_relocation and self.commits[head].maker == self.someone:
             s = s._replace(person_kept_by_tag=True)
-        text += "one commit past the input; it tags that commit and plans to relocate"
+        tag = ", tags it" if self.rules.tag_before_relocation else ""
+        text += "(one past the input)" + tag + " and plans to relocate"
         licence_next = not changes and self.rules.licence_before_last_fence
         at = "make licence" if licence_next else "third fence"
         return [(Event(text, i), change(s, i, e._replace(at=at)))]
@@ -258,9 +261,12 @@ class Transaction(Lake):
 
     def read_head_again(self, s: State, i: int, e: Execution) -> list[Move]:
         if s.head != e.plan and self.rules.reread_head:
-            event = Event("{it} reads HEAD again: it has moved; it fails", i)
+            event = Event("{it} reads HEAD again (moved) and fails", i)
             return [(event, change(s, i, e._replace(at=UNEXPLAINED)))]
-        event = Event("{it} reads HEAD again and sends its relocation", i)
+        if not self.rules.reread_head:
+            event = Event("{it} sends its relocation", i)
+        else:
+            event = Event("{it} reads HEAD again (unmoved) and sends its relocation", i)
         return [(event, self.send(s, i, e, RELOCATION))]
 
     def send(self, s: State, i: int, e: Execution, by: str) -> State:
@@ -274,6 +280,8 @@ class Transaction(Lake):
         elif e.request.phase == REFUSED:
             event = Event("{it} gets the reply that its request was refused", i)
             moves.append((event, change(s, i, e._replace(at="refused"))))
+        if self.scenario.replies_arrive and e.request.phase != DROPPED:
+            return moves
         e = e._replace(at="wait for own request")
         if not self.rules.withdraw_own_after_lost_reply:
             event = Event("{it} loses the reply", i)
@@ -313,9 +321,9 @@ class Transaction(Lake):
                 commit.content == self.result(i, e.ref) or not self.rules.readback_diff
             )
         if good:
-            event = Event("{it} " + how + "; the published commit is as it should be", i)
+            event = Event("{it} " + how + " and reads back its result", i)
             return event, change(s, i, e._replace(at="read the claim", plan=published))
-        event = Event("{it} " + how + "; the published commit is not as it should be: it fails", i)
+        event = Event("{it} " + how + ", reads back something else and fails", i)
         return event, change(s, i, e._replace(at="mixed publication"))
 
     def read_the_claim(self, s: State, i: int, e: Execution) -> list[Move]:
