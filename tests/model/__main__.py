@@ -40,7 +40,8 @@ def groups() -> Iterator[tuple[str, list[Scenario]]]:
     """Name the groups of scenarios whose sizes the page gives."""
     for outside in OUTSIDE:
         both = [s for hard in (False, True) for s in scenarios(2, hard_fence=hard, **outside)]
-        yield f"two, {both[0]}", both
+        what = "second task" if "second_task_from" in outside else str(both[0]).partition("; ")[2]
+        yield ("two, " + what).removesuffix(", "), both
     yield "three", scenarios(3)
     yield "three, second task", [s for n in (1, 2) for s in scenarios(3, second_task_from=n)]
     yield "three, redelivery", scenarios(3, redelivery=True, claim_stands_while_posting=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from model.__main__ import schedule
 from model.explore import Exploration, explore
 from model.mutants import (
     BOTH_CHANGE,
@@ -22,6 +24,7 @@ from model.properties import CLAIMED, Watched
 from model.rules import Rules, Scenario
 from model.state import Event
 
+PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 THREE_CORE = [*scenarios(3), Scenario(("changes", "no-op", "changes"), second_task_from=2)]
 THREE_MORE = [
     *(scenario for first in (1, 2) for scenario in scenarios(3, second_task_from=first)),
@@ -105,6 +108,11 @@ def test_a_mutant_of_the_rules_is_refuted(mutant: Mutant) -> None:
     found = search(mutant.scenario, mutant.rules, frozenset({mutant.breaks}))
     assert found.violation is not None
     assert found.violation.broken == mutant.breaks
+
+
+@pytest.mark.parametrize("mutant", [*MUTANTS, *LIMITS], ids=lambda mutant: mutant.name)
+def test_the_page_tells_the_shortest_schedule(mutant: Mutant) -> None:
+    assert schedule(mutant) in " ".join(PAGE.read_text("utf-8").split())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
