@@ -4,8 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench soak docs lock clean
-setup: $(READY)
+# How many processes share the tests: most of them wait for servers, so more than there are cores.
+WORKERS ?= 4
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup demo test test-all check bench soak docs lock clean
+
+help: ## List the targets (the default)
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(READY) ## Create .venv with the pinned packages (implied by the others)
 
 $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -17,34 +25,47 @@ $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
-demo: $(READY)
+demo: $(READY) ## Run the demonstration on servers of its own
 	@$(BIN)/python examples/demo.py $(if $(ROWS),--rows $(ROWS))
 
-test: $(READY)
-	$(BIN)/python -m pytest
+# The tests that share the servers first, in parallel; then those that must be alone. Both run, so
+# that one run tells of all failures.
+define run-tests
+	@rm -f .coverage
+	@failed=0; \
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not alone$(1)" --cov $(2) || failed=1; \
+	$(PYTEST) -m "alone$(1)" --cov --cov-append $(2) || failed=1; \
+	$(BIN)/python -m coverage report || failed=1; \
+	exit $$failed
+endef
 
-check: $(READY)
+test: $(READY) ## Run the tests that belong before every push, with coverage
+	$(call run-tests, and not slow)
+
+test-all: $(READY) ## Run all tests: also the long ones, the cluster, Delta and the demo
+	$(call run-tests,)
+
+check: $(READY) ## Run the linters, the type checker and the rules of imports
 	$(BIN)/ruff check src tests examples docs
 	$(BIN)/ruff format --check src tests examples docs
 	$(BIN)/mypy src tests examples docs
 	$(BIN)/lint-imports
 
-bench: $(READY)
-	$(BIN)/python -m pytest tests/bench -m bench -p no:cacheprovider
+bench: $(READY) ## Measure speed and memory; prints, and fails nothing
+	$(PYTEST) tests/bench -m bench -p no:cacheprovider
 
-# What takes too long for every test run: ten thousand tasks instead of two.
-soak: $(READY)
-	PERAGO_LOAD_TASKS=10000 $(BIN)/python -m pytest tests/integration/worker/test_load.py
+soak: $(READY) ## Run ten thousand tasks: none lost, none run twice
+	PERAGO_LOAD_TASKS=10000 $(PYTEST) tests/integration/worker/test_load.py
 
-docs: $(READY)
+docs: $(READY) ## Render the pages to site/, and fail on a dead link
 	@$(BIN)/python docs/build.py
 
-# Regenerates the pins; needs `uv` on PATH. Addresses of registries are never written.
-lock:
+# Addresses of registries are never written.
+lock: ## Regenerate the pins (needs uv on PATH)
 	uv pip compile -q pyproject.toml --extra servers --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints.txt
 	uv pip compile -q --group build -c constraints.txt --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints-build.txt
 
-clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove .venv and all caches of the tools
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -1,21 +1,46 @@
-"""The servers the suite runs against: the same embedded stack that users get, started once."""
+"""What every test may ask for: the run's servers, worlds on them, and workers in them."""
 
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from perago import dev
+from perago.connections import LakeFSConnection
+from support.shared_stack import StackKeeper, ask_keeper
 
+# Imported by the fixtures themselves: they load both SDKs, which most tests do not need.
 if TYPE_CHECKING:
-    from acceptance.world import Servers
+    from pyspark.sql import SparkSession
+
+    from support.lake_repository import LakeRepository
+    from support.real_world import RealWorld, Servers
+    from support.spark_world import RealSparkWorld
+    from support.workers import WorkerSite
 
 _SERVER_MARKS = ("servers", "spark")
 # A developer's shortcut: the JSON of `perago dev up --detach --json`, to use a running stack.
 _ENDPOINTS = "PERAGO_TEST_ENDPOINTS"
+_KEEPER = pytest.StashKey[StackKeeper]()
+_WORKER_INPUT = "perago_stack_keeper"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the process that the run was started with keeps servers."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_KEEPER] = StackKeeper()
+        config.add_cleanup(config.stash[_KEEPER].close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell each xdist worker where to ask for the servers."""
+    node.workerinput[_WORKER_INPUT] = node.config.stash[_KEEPER].listen()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -27,35 +52,116 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         dev.obtain(spark="spark" in marks)
 
 
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dev.Stack]:
-    """LakeFS and Conductor, for the whole session."""
-    directory = tmp_path_factory.mktemp("stack")
-    with dev.Stack.up(directory, spark=False, ephemeral=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def spark_stack(stack: dev.Stack) -> dev.Stack:
-    """The same stack with its Spark server, which is started when a test first asks for it."""
-    stack.start_spark()
-    return stack
-
-
-@pytest.fixture(scope="session")
-def endpoints(request: pytest.FixtureRequest) -> dev.Endpoints:
-    """Where LakeFS and Conductor are, for tests that leave them running."""
+def _endpoints(config: pytest.Config, *, spark: bool) -> dev.Endpoints:
     if given := os.environ.get(_ENDPOINTS):
-        return dev.Endpoints.model_validate_json(given)
-    stack: dev.Stack = request.getfixturevalue("stack")
-    return stack.endpoints
+        endpoints = dev.Endpoints.model_validate_json(given)
+        if endpoints.spark is not None or not spark:
+            return endpoints
+    keeper = config.stash.get(_KEEPER, None)
+    if keeper is not None:
+        return keeper.stack(spark=spark).endpoints
+    address, key = config.workerinput[_WORKER_INPUT]  # type: ignore[attr-defined]
+    return ask_keeper(address, key, spark=spark)
+
+
+@pytest.fixture(scope="session")
+def stack(pytestconfig: pytest.Config) -> dev.Stack:
+    """The servers themselves, for tests that stop and start them."""
+    keeper = pytestconfig.stash.get(_KEEPER, None)
+    if keeper is None:
+        pytest.fail("others use the servers: mark this test `alone`, and run it without -n")
+    return keeper.stack()
+
+
+@pytest.fixture(scope="session")
+def endpoints(pytestconfig: pytest.Config) -> dev.Endpoints:
+    """Where LakeFS and Conductor are, for tests that leave them running."""
+    # Whether Spark runs by now depends on the order of the tests, which must not matter.
+    return _endpoints(pytestconfig, spark=False).model_copy(update={"spark": None})
+
+
+@pytest.fixture(scope="session")
+def spark_endpoints(pytestconfig: pytest.Config) -> dev.Endpoints:
+    """The same with Spark, which is started when a test first asks for it."""
+    return _endpoints(pytestconfig, spark=True)
+
+
+@pytest.fixture(scope="session")
+def spark_remote(spark_endpoints: dev.Endpoints) -> str:
+    assert spark_endpoints.spark is not None
+    return spark_endpoints.spark.remote
+
+
+@pytest.fixture(scope="session")
+def connection(endpoints: dev.Endpoints) -> LakeFSConnection:
+    """How clients in this process reach LakeFS."""
+    return endpoints.lakefs.connection
 
 
 @pytest.fixture(scope="session")
 def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
     """Clients of LakeFS and Conductor, opened once."""
-    from acceptance.world import Servers  # not for tests without servers: it loads both SDKs
+    from support.real_world import Servers
 
     clients = Servers(endpoints)
     yield clients
     clients.close()
+
+
+@pytest.fixture
+def world(servers: Servers, tmp_path: Path) -> RealWorld:
+    """A repository and a task type of the test's own, on the real servers."""
+    from support.real_world import RealWorld
+
+    return RealWorld(servers, tmp_path / "workspaces")
+
+
+@pytest.fixture
+def spark_world(servers: Servers, spark_remote: str, tmp_path: Path) -> RealSparkWorld:
+    """The same with a small table, and with sessions on the real Spark."""
+    from support.spark_world import RealSparkWorld
+
+    return RealSparkWorld(servers, tmp_path / "workspaces", remote=spark_remote)
+
+
+@pytest.fixture
+def lake(connection: LakeFSConnection, tmp_path: Path) -> LakeRepository:
+    """An empty repository, for tests of moving objects."""
+    from support.lake_repository import a_new_repository
+
+    return a_new_repository(connection, tmp_path)
+
+
+@pytest.fixture
+def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[WorkerSite]:
+    """Where a test starts workers: gates before the servers, and no worker left behind."""
+    from support.workers import site_on
+
+    with site_on(servers, endpoints, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def worker_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This code as a zip, so that Spark's workers run it and not what is installed."""
+    modules = tmp_path_factory.mktemp("modules") / "perago.zip"
+    home = Path(dev.__file__).parent
+    with zipfile.ZipFile(modules, "w") as bundle:
+        for file in home.rglob("*.py"):
+            bundle.write(file, file.relative_to(home.parent))
+    return modules
+
+
+@pytest.fixture(scope="session")
+def spark_session(spark_remote: str, worker_modules: Path) -> Iterator[SparkSession]:
+    """A session whose workers run this code."""
+    from pyspark.sql import SparkSession
+
+    from perago.spark.session import close_session
+
+    session = SparkSession.builder.remote(spark_remote).create()
+    try:
+        session.addArtifacts(str(worker_modules), pyfile=True)
+        yield session
+    finally:
+        close_session(session)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from acceptance.world import (
-    SEED,
-    Interfering,
-    Params,
-    Result,
-    World,
-    write_new,
-    write_nothing,
-)
 from perago import GuardrailViolation, TaskFailed, TaskTerminalError
 from perago.protocol.outcome import Completed, Failed
 from perago.worker.report import Reported
+from support.real_world import (
+    SEED,
+    Interfering,
+    Params,
+    RealWorld,
+    Result,
+    write_new,
+    write_nothing,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -76,17 +76,17 @@ class Row:
     status: str
     reason: str
     job: dict[str, Any]
-    payload: Callable[[World], dict[str, Any]] = lambda world: {
+    payload: Callable[[RealWorld], dict[str, Any]] = lambda world: {
         "workspace": world.workspace(),
         "params": {},
     }
 
 
-def given(**changes: Any) -> Callable[[World], dict[str, Any]]:
+def given(**changes: Any) -> Callable[[RealWorld], dict[str, Any]]:
     return lambda world: {"workspace": world.workspace(), "params": {}, **changes}
 
 
-def at(**changes: str) -> Callable[[World], dict[str, Any]]:
+def at(**changes: str) -> Callable[[RealWorld], dict[str, Any]]:
     return lambda world: {"workspace": world.workspace(**changes), "params": {}}
 
 
@@ -129,7 +129,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_failing_step_reaches_conductor_and_nothing_else(world: World, row: Row) -> None:
+def test_a_failing_step_reaches_conductor_and_nothing_else(world: RealWorld, row: Row) -> None:
     world.policy = replace(world.policy, max_output_bytes=2_000)
     workflow = world.start(row.payload(world))
     outcome, delivered = world.attempt(world.job(**{"body": write_new, **row.job}))
@@ -144,7 +144,7 @@ def test_a_failing_step_reaches_conductor_and_nothing_else(world: World, row: Ro
 
 
 @pytest.mark.parametrize("ref", ["0" * 64, "main", "short"])
-def test_a_wrong_ref_is_noticed_before_the_body_runs(world: World, ref: str) -> None:
+def test_a_wrong_ref_is_noticed_before_the_body_runs(world: RealWorld, ref: str) -> None:
     """Peer weakness 14: a short or wrong ref is noticed only after the body ran."""
     ran: list[bool] = []
 
@@ -160,7 +160,7 @@ def test_a_wrong_ref_is_noticed_before_the_body_runs(world: World, ref: str) -> 
     assert not ran
 
 
-def test_the_attempt_directory_cannot_be_made(world: World) -> None:
+def test_the_attempt_directory_cannot_be_made(world: RealWorld) -> None:
     world.root.write_text("a file where the root should be")
     workflow = world.start()
     outcome, _ = world.attempt(world.job())
@@ -171,7 +171,7 @@ def test_the_attempt_directory_cannot_be_made(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_key_that_cannot_be_a_file_fails_the_download(world: World) -> None:
+def test_a_key_that_cannot_be_a_file_fails_the_download(world: RealWorld) -> None:
     world.ref = world.commit("main", {"data/a//b": "1", "data/../c": "2", "data/a.txt/d": "3"})
     workflow = world.start()
     outcome, _ = world.attempt(world.job())
@@ -183,7 +183,7 @@ def test_a_key_that_cannot_be_a_file_fails_the_download(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_workflow_terminated_during_the_body_stops_at_the_first_fence(world: World) -> None:
+def test_a_workflow_terminated_during_the_body_stops_at_the_first_fence(world: RealWorld) -> None:
     workflow = world.start()
 
     def terminate(workspace: Path, params: Params) -> Result:
@@ -200,7 +200,7 @@ def test_a_workflow_terminated_during_the_body_stops_at_the_first_fence(world: W
     world.assert_tidy()
 
 
-def test_a_workflow_terminated_during_staging_stops_at_the_second_fence(world: World) -> None:
+def test_a_workflow_terminated_during_staging_stops_at_the_second_fence(world: RealWorld) -> None:
     workflow = world.start()
     lake = Interfering(
         world.control, "commit", after=lambda: world.operate("DELETE", f"/workflow/{workflow}")
@@ -214,7 +214,7 @@ def test_a_workflow_terminated_during_staging_stops_at_the_second_fence(world: W
     world.assert_tidy()
 
 
-def test_staging_that_fails_half_way_leaves_no_branch(world: World) -> None:
+def test_staging_that_fails_half_way_leaves_no_branch(world: RealWorld) -> None:
     """Peer weakness 4: staging that fails half-way leaks its branch."""
 
     def fail() -> None:
@@ -228,7 +228,7 @@ def test_staging_that_fails_half_way_leaves_no_branch(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_staging_branch_that_exists_already_fails_the_attempt(world: World) -> None:
+def test_a_staging_branch_that_exists_already_fails_the_attempt(world: RealWorld) -> None:
     workflow = world.start()
     delivery = world.claim()
     from perago.protocol.identity import Execution
@@ -244,7 +244,7 @@ def test_a_staging_branch_that_exists_already_fails_the_attempt(world: World) ->
     world.assert_untouched()
 
 
-def test_a_failure_to_clean_up_keeps_the_result(world: World) -> None:
+def test_a_failure_to_clean_up_keeps_the_result(world: RealWorld) -> None:
     from perago.errors import BackendUnavailableError
 
     def outage() -> None:
@@ -261,7 +261,9 @@ def test_a_failure_to_clean_up_keeps_the_result(world: World) -> None:
     assert len(world.branches()) == 2
 
 
-def test_a_read_only_task_completes_with_its_input_whatever_the_target_does(world: World) -> None:
+def test_a_read_only_task_completes_with_its_input_whatever_the_target_does(
+    world: RealWorld,
+) -> None:
     workflow = world.start({"workspace": world.workspace(branch="gone"), "params": {}})
     outcome, _ = world.attempt(world.job(read_only=True))
     assert isinstance(outcome, Completed)
@@ -274,7 +276,7 @@ def test_a_read_only_task_completes_with_its_input_whatever_the_target_does(worl
     world.assert_tidy()
 
 
-def test_the_output_repeats_the_spelling_of_the_input(world: World) -> None:
+def test_the_output_repeats_the_spelling_of_the_input(world: RealWorld) -> None:
     given = world.workspace()
     given["refType"] = given.pop("ref_type")
     workflow = world.start({"workspace": given, "params": {}})
@@ -282,7 +284,7 @@ def test_the_output_repeats_the_spelling_of_the_input(world: World) -> None:
     assert world.tasks(workflow)[0]["outputData"]["workspace"] == given
 
 
-def test_a_marker_object_at_the_root_of_the_projection_is_left_alone(world: World) -> None:
+def test_a_marker_object_at_the_root_of_the_projection_is_left_alone(world: RealWorld) -> None:
     world.ref = world.commit("main", {"data/.perago-attempt.json": "{}"})
     seen: list[str] = []
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from acceptance.world import World, write_nothing
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import Completed
+from support.real_world import RealWorld, write_nothing
 
 pytestmark = pytest.mark.servers
 
 
-def metrics_of(world: World) -> WorkerMetrics:
+def metrics_of(world: RealWorld) -> WorkerMetrics:
     metrics = WorkerMetrics(["t"])
     for event in world.events:
         metrics.observe("t", event)
@@ -22,7 +22,7 @@ def value(metrics: WorkerMetrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"perago_{name}", {"task": "t", **labels})
 
 
-def test_a_publication_is_counted_with_what_it_moved(world: World) -> None:
+def test_a_publication_is_counted_with_what_it_moved(world: RealWorld) -> None:
     world.start()
     outcome, _ = world.attempt(world.job())
     assert isinstance(outcome, Completed)
@@ -38,7 +38,7 @@ def test_a_publication_is_counted_with_what_it_moved(world: World) -> None:
     assert value(metrics, "phase_seconds_count", phase="stage") == 1
 
 
-def test_an_attempt_that_changes_nothing_uploads_nothing(world: World) -> None:
+def test_an_attempt_that_changes_nothing_uploads_nothing(world: RealWorld) -> None:
     world.start()
     outcome, _ = world.attempt(world.job(write_nothing))
     assert isinstance(outcome, Completed)
@@ -48,7 +48,7 @@ def test_an_attempt_that_changes_nothing_uploads_nothing(world: World) -> None:
     assert value(metrics, "publish_seconds_count", how="merged") is None
 
 
-def test_a_target_that_somebody_else_moved_is_a_publish_fence_rejection(world: World) -> None:
+def test_a_target_that_somebody_else_moved_is_a_publish_fence_rejection(world: RealWorld) -> None:
     world.start()
     world.commit("main", {"other/x.txt": "1"})
     world.commit("main", {"other/y.txt": "2"})

@@ -9,11 +9,11 @@ from pathlib import Path
 import lakefs_sdk
 import pytest
 
-from acceptance.world import SEED, Body, Params, Result, World, write_new, write_nothing
 from perago.errors import BackendDeniedError
 from perago.lakefs.fence import ACTION_PATH
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.record import EXPECTED_HEAD
+from support.real_world import SEED, Body, Params, RealWorld, Result, write_new, write_nothing
 
 pytestmark = pytest.mark.servers
 
@@ -22,7 +22,7 @@ del PUBLISHED["data/sub/b.txt"]
 BODIES = pytest.mark.parametrize("body", [write_new, write_nothing], ids=["changed", "no-op"])
 
 
-def complete(world: World, body: Body) -> str:
+def complete(world: RealWorld, body: Body) -> str:
     """Run one attempt that must complete; the output's ref."""
     workflow = world.start()
     outcome, _ = world.attempt(world.job(body))
@@ -36,7 +36,7 @@ def complete(world: World, body: Body) -> str:
     return str(output["workspace"]["ref"])
 
 
-def fail_fenced(world: World, body: Body, reason: str) -> None:
+def fail_fenced(world: RealWorld, body: Body, reason: str) -> None:
     """Run one attempt that must fail at the publish fence and leave the target alone."""
     head, tree = world.history()[0], world.tree()
     workflow = world.start()
@@ -49,7 +49,7 @@ def fail_fenced(world: World, body: Body, reason: str) -> None:
     world.assert_tidy()
 
 
-def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: World) -> None:
+def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: RealWorld) -> None:
     ref = complete(world, write_new)
     assert world.history()[:2] == [ref, world.ref]
     assert world.tree() == PUBLISHED
@@ -58,12 +58,12 @@ def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: World) -> No
     assert commit.metadata[EXPECTED_HEAD] == world.ref
 
 
-def test_at_the_input_no_change_completes_with_the_input(world: World) -> None:
+def test_at_the_input_no_change_completes_with_the_input(world: RealWorld) -> None:
     assert complete(world, write_nothing) == world.ref
     world.assert_untouched()
 
 
-def test_an_abandoned_publication_is_replaced(world: World) -> None:
+def test_an_abandoned_publication_is_replaced(world: RealWorld) -> None:
     abandoned = world.commit("main", {"data/a.txt": "abandoned", "data/left.txt": "over"})
     ref = complete(world, write_new)
     assert world.history()[:2] == [ref, world.ref]
@@ -72,14 +72,14 @@ def test_an_abandoned_publication_is_replaced(world: World) -> None:
     assert abandoned in world.tags().values()
 
 
-def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: World) -> None:
+def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: RealWorld) -> None:
     abandoned = world.commit("main", {"data/a.txt": "abandoned"})
     assert complete(world, write_nothing) == world.ref
     world.assert_untouched()
     assert abandoned in world.tags().values()
 
 
-def test_replacing_the_same_commit_twice_is_fine(world: World) -> None:
+def test_replacing_the_same_commit_twice_is_fine(world: RealWorld) -> None:
     """The tag is there already."""
     world.commit("main", {"data/a.txt": "abandoned"})
     abandoned = world.history()[0]
@@ -90,21 +90,21 @@ def test_replacing_the_same_commit_twice_is_fine(world: World) -> None:
 
 
 @BODIES
-def test_a_target_two_commits_on_is_fenced(world: World, body: Body) -> None:
+def test_a_target_two_commits_on_is_fenced(world: RealWorld, body: Body) -> None:
     world.commit("main", {"data/a.txt": "one"})
     world.commit("main", {"data/a.txt": "two"})
     fail_fenced(world, body, "neither the input")
 
 
 @BODIES
-def test_a_target_on_another_history_is_fenced(world: World, body: Body) -> None:
+def test_a_target_on_another_history_is_fenced(world: RealWorld, body: Body) -> None:
     first = world.history()[-1]
     world.control.relocate(world.repository, "main", first, timeout=10)
     fail_fenced(world, body, "neither the input")
 
 
 @BODIES
-def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: World, body: Body) -> None:
+def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: RealWorld, body: Body) -> None:
     world.start({"workspace": world.workspace(branch="gone"), "params": {}})
     outcome, _ = world.attempt(world.job(body))
     assert isinstance(outcome, Failed)
@@ -115,7 +115,7 @@ def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: World, body: Bo
 
 @BODIES
 def test_uncommitted_changes_on_an_abandoned_target_are_never_dropped(
-    world: World, body: Body
+    world: RealWorld, body: Body
 ) -> None:
     world.commit("main", {"data/a.txt": "abandoned"})
     world.put("main", "data/precious.txt", "not committed")
@@ -123,13 +123,13 @@ def test_uncommitted_changes_on_an_abandoned_target_are_never_dropped(
     assert world.tree()["data/precious.txt"] == "not committed"
 
 
-def test_uncommitted_changes_on_a_target_at_the_input_refuse_the_merge(world: World) -> None:
+def test_uncommitted_changes_on_a_target_at_the_input_refuse_the_merge(world: RealWorld) -> None:
     world.put("main", "data/precious.txt", "not committed")
     fail_fenced(world, write_new, "uncommitted changes")
     assert world.tree()["data/precious.txt"] == "not committed"
 
 
-def protect(world: World) -> None:
+def protect(world: RealWorld) -> None:
     rule = lakefs_sdk.BranchProtectionRule(pattern="main")
     world.sdk.repositories_api.set_branch_protection_rules(world.repository, [rule])
     head = world.history()[0]
@@ -142,7 +142,7 @@ def protect(world: World) -> None:
     raise AssertionError("the branch protection does not come into force")
 
 
-def test_a_protected_target_takes_the_merge(world: World) -> None:
+def test_a_protected_target_takes_the_merge(world: RealWorld) -> None:
     protect(world)
     complete(world, write_new)
     assert world.tree() == PUBLISHED
@@ -150,7 +150,7 @@ def test_a_protected_target_takes_the_merge(world: World) -> None:
 
 @BODIES
 def test_a_protected_target_refuses_the_relocation_and_the_error_says_the_way_out(
-    world: World, body: Body
+    world: RealWorld, body: Body
 ) -> None:
     world.commit("main", {"data/a.txt": "abandoned"})
     protect(world)
@@ -159,7 +159,7 @@ def test_a_protected_target_refuses_the_relocation_and_the_error_says_the_way_ou
 
 @BODIES
 def test_a_head_that_changes_lakefs_actions_is_never_relocated_over(
-    world: World, body: Body
+    world: RealWorld, body: Body
 ) -> None:
     world.commit(
         "main", {"_lakefs_actions/mine.yaml": "name: mine\non:\n  pre-merge:\nhooks: []\n"}
@@ -168,14 +168,14 @@ def test_a_head_that_changes_lakefs_actions_is_never_relocated_over(
 
 
 @BODIES
-def test_strict_replacement_leaves_a_persons_commit_alone(world: World, body: Body) -> None:
+def test_strict_replacement_leaves_a_persons_commit_alone(world: RealWorld, body: Body) -> None:
     """Peer weakness 5: a human's single commit is discarded by a retry, with no trace."""
     world.policy = replace(world.policy, replacement="provenance")
     world.commit("main", {"data/a.txt": "by a person"})
     fail_fenced(world, body, "PERAGO_REPLACEMENT=provenance")
 
 
-def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: World) -> None:
+def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: RealWorld) -> None:
     """Peer weakness 5 again: the seeds' rule replaces it, and the tag is the trace."""
     by_hand = world.commit("main", {"data/a.txt": "by a person"})
     complete(world, write_new)
@@ -187,7 +187,7 @@ def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: Wor
 
 @pytest.mark.parametrize("prefix", ["", "data"])
 def test_objects_outside_the_prefix_and_untouched_ones_keep_everything(
-    world: World, prefix: str
+    world: RealWorld, prefix: str
 ) -> None:
     def touch_one(workspace: Path, params: Params) -> Result:
         folder = workspace if prefix else workspace / "data"
@@ -203,7 +203,7 @@ def test_objects_outside_the_prefix_and_untouched_ones_keep_everything(
     assert changed == {"data/a.txt"}
 
 
-def test_the_hard_fence_must_be_in_the_input_commit(world: World) -> None:
+def test_the_hard_fence_must_be_in_the_input_commit(world: RealWorld) -> None:
     world.policy = replace(world.policy, publish_fence="hard")
     ran: list[bool] = []
 
@@ -220,7 +220,7 @@ def test_the_hard_fence_must_be_in_the_input_commit(world: World) -> None:
     world.assert_untouched()
 
 
-def test_with_the_hard_fence_a_publication_goes_through(world: World) -> None:
+def test_with_the_hard_fence_a_publication_goes_through(world: RealWorld) -> None:
     world.policy = replace(world.policy, publish_fence="hard")
     world.install_fence()
     complete(world, write_new)

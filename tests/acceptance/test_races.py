@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.world import Interfering, Params, Result, World
 from perago.protocol.outcome import Completed, Failed, Outcome
+from support.real_world import Interfering, Params, RealWorld, Result
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -44,7 +44,7 @@ class Round:
         return Counter(outcome.reason.partition(":")[0] for outcome in failed)
 
 
-def race(world: World) -> Round:
+def race(world: RealWorld) -> Round:
     """Hold every execution until all have passed the publish fence, then let them merge."""
     ref = world.ref = world.history()[0]
     gate = threading.Barrier(RACERS, timeout=60)
@@ -72,7 +72,7 @@ def _arrive(gate: threading.Barrier) -> None:
     gate.wait()
 
 
-def test_with_the_hard_fence_exactly_one_merge_lands_each_time(world: World) -> None:
+def test_with_the_hard_fence_exactly_one_merge_lands_each_time(world: RealWorld) -> None:
     world.install_fence()
     for _ in range(ROUNDS):
         result = race(world)
@@ -83,7 +83,7 @@ def test_with_the_hard_fence_exactly_one_merge_lands_each_time(world: World) -> 
     world.assert_tidy()
 
 
-def test_without_the_hook_merges_pile_up_and_the_read_back_detects_it(world: World) -> None:
+def test_without_the_hook_merges_pile_up_and_the_read_back_detects_it(world: RealWorld) -> None:
     """Why the fence is called soft: all passed the check, and LakeFS merges them on each other."""
     piled_up = 0
     for _ in range(SOFT_ROUNDS):

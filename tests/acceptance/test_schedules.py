@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from acceptance.world import SEED, Interfering, Params, Result, World, write_new, write_nothing
 from perago.errors import LostReplyError
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery, Lake
 from perago.protocol.workspace import StagedWorkspace
 from perago.worker.report import Reported
+from support.real_world import (
+    SEED,
+    Interfering,
+    Params,
+    RealWorld,
+    Result,
+    write_new,
+    write_nothing,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -22,7 +30,7 @@ pytestmark = pytest.mark.servers
 LEASE_SECONDS = 5
 
 
-def time_out(world: World, workflow: str, delivery: Delivery) -> None:
+def time_out(world: RealWorld, workflow: str, delivery: Delivery) -> None:
     """Let the response timeout of an attempt pass, as after the death of its worker."""
     for _ in range(100):
         world.operate("PUT", f"/workflow/decide/{workflow}")
@@ -32,7 +40,7 @@ def time_out(world: World, workflow: str, delivery: Delivery) -> None:
     raise AssertionError(f"attempt {delivery.claim.attempt.task_id} does not time out")
 
 
-def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
+def publish_and_die(world: RealWorld, **job: Any) -> tuple[str, str]:
     """An attempt that publishes and is never reported; the workflow and the commit."""
     workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     delivery = world.claim()
@@ -42,11 +50,11 @@ def publish_and_die(world: World, **job: Any) -> tuple[str, str]:
     return workflow, str(outcome.output["workspace"]["ref"])
 
 
-def last_task(world: World, workflow: str) -> dict[str, Any]:
+def last_task(world: RealWorld, workflow: str) -> dict[str, Any]:
     return world.tasks(workflow)[-1]
 
 
-def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
+def test_a_retry_replaces_what_a_dead_attempt_published(world: RealWorld) -> None:
     workflow, abandoned = publish_and_die(world)
     outcome, delivered = world.attempt(world.job(write_new))
     assert isinstance(outcome, Completed)
@@ -60,7 +68,7 @@ def test_a_retry_replaces_what_a_dead_attempt_published(world: World) -> None:
 
 
 def test_a_retry_that_changes_nothing_takes_the_dead_attempts_publication_back(
-    world: World,
+    world: RealWorld,
 ) -> None:
     _, abandoned = publish_and_die(world)
     outcome, _ = world.attempt(world.job(write_nothing))
@@ -70,7 +78,7 @@ def test_a_retry_that_changes_nothing_takes_the_dead_attempts_publication_back(
     assert abandoned in world.tags().values()
 
 
-def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
+def test_a_retry_adopts_what_a_dead_attempt_published(world: RealWorld) -> None:
     workflow, published = publish_and_die(world, recovery="adopt")
     ran: list[bool] = []
 
@@ -91,7 +99,7 @@ def test_a_retry_adopts_what_a_dead_attempt_published(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_rerun_with_other_params_is_never_adopted(world: World) -> None:
+def test_a_rerun_with_other_params_is_never_adopted(world: RealWorld) -> None:
     workflow = world.start()
     first = world.claim()
     published = world.run(world.job(write_new, recovery="adopt"), first)
@@ -111,7 +119,7 @@ def test_a_rerun_with_other_params_is_never_adopted(world: World) -> None:
     assert world.history()[1] == world.ref
 
 
-def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) -> None:
+def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: RealWorld) -> None:
     workflow = world.start()
     old = world.claim()
     task_id = old.claim.attempt.task_id
@@ -134,7 +142,7 @@ def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: World) 
     assert world.report(new, live) is Reported.POSTED
 
 
-def test_a_later_attempts_publication_is_not_relocated_over(world: World) -> None:
+def test_a_later_attempts_publication_is_not_relocated_over(world: RealWorld) -> None:
     """A stale execution that all fences let through still sees who published HEAD."""
     workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
     old = world.claim()
@@ -199,7 +207,7 @@ class LateMerge:
         raise LostReplyError("the reply was lost")
 
 
-def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: World) -> None:
+def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: RealWorld) -> None:
     workflow = world.start()
     lake = LateMerge(world.control, delay=0.2)
     outcome, _ = world.attempt(world.job(write_new), lake=lake)
@@ -210,7 +218,7 @@ def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: World) ->
 
 
 def test_a_merge_that_lands_after_its_client_gave_up_is_replaced_by_the_retry(
-    world: World,
+    world: RealWorld,
 ) -> None:
     workflow = world.start()
     lake = LateMerge(world.control, delay=3.0)
@@ -230,7 +238,7 @@ def test_a_merge_that_lands_after_its_client_gave_up_is_replaced_by_the_retry(
     assert abandoned in world.tags().values()
 
 
-def test_a_merge_that_was_refused_did_not_land(world: World) -> None:
+def test_a_merge_that_was_refused_did_not_land(world: RealWorld) -> None:
     """Somebody's conflicting commit comes between the publish fence and the merge."""
     world.start()
 
@@ -245,7 +253,7 @@ def test_a_merge_that_was_refused_did_not_land(world: World) -> None:
     world.assert_tidy()
 
 
-def test_a_redelivered_attempt_keeps_the_first_execution_out(world: World) -> None:
+def test_a_redelivered_attempt_keeps_the_first_execution_out(world: RealWorld) -> None:
     """A requeue hands the same attempt out again: the claim token tells the two apart."""
     workflow = world.start()
     first = world.claim()

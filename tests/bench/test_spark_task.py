@@ -11,16 +11,15 @@ from typing import Any
 import lakefs_sdk
 import pytest
 
-from acceptance.world import Params, Result
-from integration.spark.connect import connect_server, gateway_of
-from integration.spark_tasks.conftest import servers, world
-from integration.spark_tasks.world import SparkWorld
-from perago import SparkWorkspace, dev, require_not_null, require_rows
+from perago import SparkWorkspace, require_not_null, require_rows
+from perago.connections import LakeFSConnection
 from perago.protocol.outcome import Completed
 from perago.servers.spark import ConnectSettings
 from perago.spark.session import close_session, open_session
+from support.connect import connect_server
+from support.real_world import Params, Result
+from support.spark_world import RealSparkWorld
 
-__all__ = ["servers", "world"]
 pytestmark = [
     *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
     pytest.mark.timeout(3600),
@@ -32,9 +31,11 @@ ROUNDS = 3
 
 
 @pytest.fixture(scope="session")
-def spark_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spark_remote(
+    connection: LakeFSConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """A server as workers start it: the embedded one is tuned for small jobs."""
-    settings = ConnectSettings("bench", gateway_of(stack.endpoints), "local[2]")
+    settings = ConnectSettings("bench", connection, "local[2]")
     with connect_server(tmp_path_factory.mktemp("spark"), settings) as server:
         yield server.remote
 
@@ -49,7 +50,8 @@ def as_task(workspace: SparkWorkspace, params: Params) -> Result:
     return Result()
 
 
-def test_a_task_on_a_gigabyte(world: SparkWorld) -> None:
+def test_a_task_on_a_gigabyte(spark_world: RealSparkWorld) -> None:
+    world = spark_world
     session = open_session(world.remote, uuid.uuid4().hex)
     _write_events(session, f"s3a://{world.repository}/main/data/events")
     world.ref = world.commit("main", {})
@@ -72,7 +74,7 @@ def test_a_task_on_a_gigabyte(world: SparkWorld) -> None:
     print(f"  phases of the last attempts: {_phases(world)}")
 
 
-def _phases(world: SparkWorld) -> str:
+def _phases(world: RealSparkWorld) -> str:
     seconds = {event.phase: event.seconds for event in world.events if event.seconds is not None}
     return ", ".join(f"{phase} {spent:.2f}" for phase, spent in seconds.items())
 
@@ -91,14 +93,14 @@ def _write_events(session: Any, uri: str) -> None:
     events.write.parquet(uri)
 
 
-def _new_branch(world: SparkWorld) -> str:
+def _new_branch(world: RealSparkWorld) -> str:
     name = f"bench-{uuid.uuid4().hex[:8]}"
     creation = lakefs_sdk.BranchCreation(name=name, source=world.ref)
     world.sdk.branches_api.create_branch(world.repository, creation)
     return name
 
 
-def _bare(world: SparkWorld) -> Callable[[], None]:
+def _bare(world: RealSparkWorld) -> Callable[[], None]:
     """The job alone, on a branch that is there; nothing is committed."""
     branch = _new_branch(world)
 
@@ -111,7 +113,7 @@ def _bare(world: SparkWorld) -> Callable[[], None]:
     return run
 
 
-def _attempt(world: SparkWorld, *, checked: bool) -> Callable[[], None]:
+def _attempt(world: RealSparkWorld, *, checked: bool) -> Callable[[], None]:
     """A whole attempt, from its claim to its report, published on a branch of its own."""
     target = _new_branch(world)
     post = [require_rows("clean", min=ROWS // 2), require_not_null("clean", ["id", "user"])]

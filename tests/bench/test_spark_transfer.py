@@ -17,28 +17,19 @@ from typing import TYPE_CHECKING, TypeVar
 import lakefs_sdk
 import pytest
 
-from bench.planned import arrange
-from integration.spark_transfer.conftest import (
-    connection,
-    lake,
-    session,
-    spark_endpoints,
-    worker_modules,
-)
-from integration.spark_transfer.engines import Engines
-from integration.transfer.lake import Lake
-from perago import dev
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import Projection
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.workspaces import remove_tree
+from support import madeup
+from support.engines import Engines
+from support.lake_repository import LakeRepository
+from support.planned import arrange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["connection", "lake", "session", "spark_endpoints", "worker_modules"]
 
 pytestmark = [
     *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
@@ -57,8 +48,10 @@ def timed(times: dict[str, float], name: str, work: Callable[[], Value]) -> Valu
     return value
 
 
-def test_moving_20000_objects_of_1_kb(lake: Lake, session: SparkSession, tmp_path: Path) -> None:
-    engines = Engines(lake, session, Bounds())
+def test_moving_20000_objects_of_1_kb(
+    lake: LakeRepository, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    engines = Engines(lake, spark_session, Bounds())
     engines.spark_threads = 16
     files = tmp_path / "files"
     for number in range(OBJECTS):
@@ -88,7 +81,7 @@ def test_moving_20000_objects_of_1_kb(lake: Lake, session: SparkSession, tmp_pat
         print(f"  {way:5} process {here:6.1f}  spark {there:6.1f}  ratio {there / here:.2f}")
 
 
-def committed(lake: Lake, staging: StagingBranch) -> str:
+def committed(lake: LakeRepository, staging: StagingBranch) -> str:
     creation = lakefs_sdk.CommitCreation(message="test")
     return str(lake.client.commits_api.commit(lake.repository, staging.branch, creation).id)
 
@@ -98,25 +91,21 @@ def bench_modules(worker_modules: Path, tmp_path: Path) -> Path:
     """The workers' code, with the store that is made up for them."""
     modules = tmp_path / "modules.zip"
     shutil.copy(worker_modules, modules)
-    home = Path(__file__).parent
     with zipfile.ZipFile(modules, "a") as bundle:
-        bundle.writestr("bench/__init__.py", "")
-        bundle.write(home / "madeup.py", "bench/madeup.py")
+        bundle.writestr("support/__init__.py", "")
+        bundle.write(madeup.__file__, "support/madeup.py")
     return modules
 
 
-def test_planning_a_million_objects(
-    spark_endpoints: dev.Endpoints, bench_modules: Path, tmp_path: Path
-) -> None:
-    assert spark_endpoints.spark is not None
+def test_planning_a_million_objects(spark_remote: str, bench_modules: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     arrange(data, PLANNED)
     told = {}
     for way in ("here", "spark"):
         order = {"way": way, "count": PLANNED, "data": str(data), "modules": str(bench_modules)}
-        order["remote"] = spark_endpoints.spark.remote
+        order["remote"] = spark_remote
         ran = subprocess.run(
-            [sys.executable, "-m", "bench.planned"],
+            [sys.executable, "-m", "support.planned"],
             input=json.dumps(order),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,

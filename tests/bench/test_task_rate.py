@@ -7,26 +7,23 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from integration.worker.conftest import site
-from integration.worker.harness import WorkerSite
-from integration.worker.test_load import BATCH, await_end, start_batch
 from perago import dev
+from support import sdk_worker
+from support.workers import WorkerSite
 
 pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(900)]
 
-__all__ = ["site"]
-TASKS, PROCESSES = 400, 4
+TASKS, BATCH, PROCESSES = 400, 20, 4
 
 
 def rate(place: WorkerSite) -> float:
     """Start all tasks, wait for all of them, count them per second."""
     started = time.perf_counter()
-    for workflow in [start_batch(place, first) for first in range(0, TASKS, BATCH)]:
-        await_end(place, workflow)
+    for workflow in [place.fork(range(n, n + BATCH)) for n in range(0, TASKS, BATCH)]:
+        place.await_end(workflow, 600)
     return TASKS / (time.perf_counter() - started)
 
 
@@ -37,7 +34,7 @@ def test_task_rate_beside_the_sdk(site: WorkerSite, endpoints: dev.Endpoints) ->
     ours = rate(site)
     assert worker.stop() == 0
     handler = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "sdk_worker.py"), site.domain, str(PROCESSES)],
+        [sys.executable, sdk_worker.__file__, site.domain, str(PROCESSES)],
         env={**site.environment(), "CONDUCTOR_SERVER_URL": address},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

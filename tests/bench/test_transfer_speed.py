@@ -9,29 +9,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from integration.transfer.lake import Lake, a_new_repository
-from perago import dev
-from perago.connections import LakeFSConnection
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import Projection, project
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
+from support.lake_repository import LakeRepository
 
 pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(600)]
 
 OURS, THEIRS, SIZE, ROUNDS = 2_000, 200, 10_240, 3
-
-
-@pytest.fixture
-def lake(endpoints: dev.Endpoints, tmp_path: Path) -> Lake:
-    lakefs = endpoints.lakefs
-    secret = SecretStr(lakefs.secret_access_key)
-    return a_new_repository(
-        LakeFSConnection(lakefs.endpoint, lakefs.access_key_id, secret), tmp_path
-    )
 
 
 def per_second(count: int, work: Callable[[], object]) -> float:
@@ -40,14 +28,14 @@ def per_second(count: int, work: Callable[[], object]) -> float:
     return count / (time.perf_counter() - start)
 
 
-def sdk_upload(lake: Lake, folder: Path) -> None:
+def sdk_upload(lake: LakeRepository, folder: Path) -> None:
     for path in sorted(folder.iterdir())[:THEIRS]:
         lake.client.objects_api.upload_object(
             lake.repository, "main", f"theirs/{path.name}", content=path.read_bytes()
         )
 
 
-def sdk_download(lake: Lake, target: Path) -> None:
+def sdk_download(lake: LakeRepository, target: Path) -> None:
     target.mkdir()
     for number in range(THEIRS):
         key = f"theirs/{number:05}"
@@ -55,21 +43,21 @@ def sdk_download(lake: Lake, target: Path) -> None:
         (target / f"{number:05}").write_bytes(content)
 
 
-def upload(lake: Lake, folder: Path) -> None:
+def upload(lake: LakeRepository, folder: Path) -> None:
     plan = build_sync_plan(
         projection=Projection({}, {}), tree=scan(folder), prefix="ours", is_changed=lambda _: True
     )
     Engine(lake.objects).stage(plan, StagingBranch(lake.repository, "main"), folder)
 
 
-def download(lake: Lake, target: Path) -> None:
+def download(lake: LakeRepository, target: Path) -> None:
     target.mkdir()
     projection = project(lake.objects.list(lake.repository, "main", "ours/"), "ours")
     fetched = Engine(lake.objects).download(lake.repository, "main", projection, target)
     assert len(fetched) == OURS
 
 
-def test_small_objects_against_the_plain_sdk(lake: Lake, tmp_path: Path) -> None:
+def test_small_objects_against_the_plain_sdk(lake: LakeRepository, tmp_path: Path) -> None:
     """Rounds are interleaved, so that a busy moment hits both; the best of each counts."""
     folder = tmp_path / "files"
     folder.mkdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.conductors import ConductorUnderTest, FakeConductor, RealConductor
-from contract.lakes import LakeUnderTest, fake_lake, real_lake
+from support.conductors import ConductorUnderTest, FakeConductor, RealConductor
+from support.lakes import LakeUnderTest, fake_lake, real_lake
 
 _BOTH = [pytest.param("fake"), pytest.param("real", marks=pytest.mark.servers)]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contract.lakes import LakeUnderTest
 from perago.errors import NotFoundError
 from perago.protocol.ports import Change
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from contract.conductors import PAYLOAD, ConductorUnderTest
 from perago.errors import ConflictError, NotFoundError, TaskTerminalError
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, failure_of
 from perago.protocol.ports import Delivery
+from support.conductors import PAYLOAD, ConductorUnderTest
 
 DONE = Completed({"result": {"n": 1}})
 FAILED = failure_of(RuntimeError("no luck"))

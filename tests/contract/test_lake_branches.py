@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from contract.lakes import PROTECTED, LakeUnderTest
 from perago.errors import (
     BackendDeniedError,
     BackendRefusedError,
@@ -12,6 +11,7 @@ from perago.errors import (
     NotFoundError,
 )
 from perago.lakefs.fence import ACTION_PATH
+from support.lakes import PROTECTED, LakeUnderTest
 
 MISSING = "0" * 64
 

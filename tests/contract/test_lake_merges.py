@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from contract.lakes import LakeUnderTest
 from perago.errors import (
     BackendError,
     BackendRefusedError,
@@ -16,6 +15,7 @@ from perago.errors import (
 )
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contract.lakes import LakeUnderTest
 from perago.errors import BackendRefusedError, NotFoundError
 from perago.transfer.inventory import RemoteObject, listing_prefix, project
+from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 

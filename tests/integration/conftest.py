@@ -1,43 +1,38 @@
-"""Real servers, a fresh repository for each test, and the command line as a process."""
+"""The command line as a process, and Spark servers and clusters of the tests' own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from acceptance.world import Servers, World
 from perago import dev
-
-Perago = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def world(servers: Servers, tmp_path: Path) -> World:
-    return World(servers, tmp_path / "workspaces")
+from perago.connections import LakeFSConnection
+from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
+from support.cluster import StandaloneCluster, standalone_cluster
+from support.command_line import RunPerago
+from support.connect import Serve, connect_server
 
 
 @pytest.fixture
 def environment(endpoints: dev.Endpoints, tmp_path: Path) -> dict[str, str]:
     """What a user has set who runs ``perago`` against the servers."""
-    lakefs = endpoints.lakefs
     return {
         **os.environ,
-        "PYTHONPATH": str(Path(dev.__file__).parents[2]),
-        "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
-        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
-        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
-        "CONDUCTOR_SERVER_URL": endpoints.conductor.server_url,
+        "PYTHONPATH": str(Path(dev.__file__).parents[1]),
+        **endpoints.as_environment(),
         "PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces"),
     }
 
 
 @pytest.fixture
-def perago(environment: dict[str, str], tmp_path: Path) -> Perago:
+def perago(environment: dict[str, str], tmp_path: Path) -> RunPerago:
     """Run ``perago`` to its end."""
 
     def run(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -52,3 +47,33 @@ def perago(environment: dict[str, str], tmp_path: Path) -> Perago:
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Start Connect servers that belong to no worker; they end with the module."""
+    with contextlib.ExitStack() as closing:
+
+        def start(settings: ConnectSettings) -> ConnectServer:
+            quick = replace(settings, conf={**SMALL_JOBS, **settings.conf})
+            folder = tmp_path_factory.mktemp("connect")
+            return closing.enter_context(connect_server(folder, quick))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A standalone cluster of a master and two workers, for the whole session."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster_remote(
+    cluster: StandaloneCluster, serve: Serve, connection: LakeFSConnection
+) -> Iterator[str]:
+    """A Connect server on the cluster; it has all of its cores while the module's tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        yield serve(ConnectSettings("cluster", connection, cluster.url, cluster.conf)).remote

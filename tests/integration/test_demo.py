@@ -14,7 +14,10 @@ import pytest
 
 from perago import dev
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(660)]
+pytestmark = [
+    *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(660)],
+    *[pytest.mark.slow, pytest.mark.alone],
+]
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 PHASES = {
@@ -36,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(place: Path) -> str:
     """What the demonstration printed; its temporary files are below ``place``."""
     (place / "tmp").mkdir()
-    source = str(Path(dev.__file__).parents[2])
+    source = str(Path(dev.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, str(DEMO), "--rows", "5000", "--out", str(place / "out")],
         env={**os.environ, **FOREIGN, "PYTHONPATH": source, "TMPDIR": str(place / "tmp")},

@@ -11,8 +11,6 @@ from typing import Any
 import lakefs_sdk
 import pytest
 
-from acceptance.world import World
-from integration.conftest import Perago
 from perago.errors import Disposition
 from perago.lakefs.garbage import LakeFSGarbage
 from perago.operations.gc import Item, collect
@@ -22,11 +20,13 @@ from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery
 from perago.protocol.record import Record
 from perago.protocol.workspace import StagingBranch
+from support.command_line import RunPerago
+from support.real_world import RealWorld
 
 pytestmark = pytest.mark.servers
 
 
-def stage(world: World, delivery: Delivery, *, committed: bool = True) -> str:
+def stage(world: RealWorld, delivery: Delivery, *, committed: bool = True) -> str:
     """Leave a staging branch, as an execution does that is killed; its name."""
     execution = Execution(delivery.claim, uuid.uuid4().hex)
     staging = StagingBranch(world.repository, execution.staging_branch_name)
@@ -38,18 +38,20 @@ def stage(world: World, delivery: Delivery, *, committed: bool = True) -> str:
     return staging.branch
 
 
-def claim_new(world: World) -> tuple[str, Delivery]:
+def claim_new(world: RealWorld) -> tuple[str, Delivery]:
     workflow = world.start()
     return workflow, world.claim()
 
 
-def items_of(perago: Perago, world: World, *args: str) -> dict[str, dict[str, Any]]:
+def items_of(perago: RunPerago, world: RealWorld, *args: str) -> dict[str, dict[str, Any]]:
     done = perago("gc", "--repository", world.repository, "--json", *args)
     assert done.returncode == 0, done.stderr
     return {item["name"]: item for item in json.loads(done.stdout)["items"]}
 
 
-def test_only_branches_of_attempts_that_are_over_are_deleted(world: World, perago: Perago) -> None:
+def test_only_branches_of_attempts_that_are_over_are_deleted(
+    world: RealWorld, perago: RunPerago
+) -> None:
     _, delivery = claim_new(world)
     live = {stage(world, delivery), stage(world, delivery, committed=False)}
     _, delivery = claim_new(world)
@@ -74,7 +76,9 @@ def test_only_branches_of_attempts_that_are_over_are_deleted(world: World, perag
     assert world.branches() == live | foreign
 
 
-def test_the_branch_of_an_execution_before_a_rerun_is_garbage(world: World, perago: Perago) -> None:
+def test_the_branch_of_an_execution_before_a_rerun_is_garbage(
+    world: RealWorld, perago: RunPerago
+) -> None:
     workflow, delivery = claim_new(world)
     before = stage(world, delivery)
     world.report(delivery, Failed(Disposition.TERMINAL, "Stopped: by a test", None, None, ""))
@@ -92,7 +96,7 @@ def test_the_branch_of_an_execution_before_a_rerun_is_garbage(world: World, pera
 
 
 def test_evidence_of_an_unknown_outcome_is_listed_with_its_age_and_kept(
-    world: World, perago: Perago
+    world: RealWorld, perago: RunPerago
 ) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
@@ -106,7 +110,7 @@ def test_evidence_of_an_unknown_outcome_is_listed_with_its_age_and_kept(
 
 
 def test_tags_of_replaced_commits_are_deleted_after_seven_days(
-    world: World, perago: Perago
+    world: RealWorld, perago: RunPerago
 ) -> None:
     today = datetime.now(UTC)
     names = {
@@ -123,7 +127,7 @@ def test_tags_of_replaced_commits_are_deleted_after_seven_days(
     assert set(world.tags()) == {names[0], names[6], foreign}
 
 
-def test_the_text_says_what_would_go_and_why(world: World, perago: Perago) -> None:
+def test_the_text_says_what_would_go_and_why(world: RealWorld, perago: RunPerago) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
     world.report(delivery, Completed({}))
@@ -136,7 +140,9 @@ def test_the_text_says_what_would_go_and_why(world: World, perago: Perago) -> No
     assert "--yes" in done.stderr
 
 
-def test_without_a_repository_every_repository_is_looked_into(world: World, perago: Perago) -> None:
+def test_without_a_repository_every_repository_is_looked_into(
+    world: RealWorld, perago: RunPerago
+) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
     done = perago("gc", "--json")
@@ -147,7 +153,7 @@ def test_without_a_repository_every_repository_is_looked_into(world: World, pera
 
 @pytest.mark.parametrize("answers", ["nobody", "another server"])
 def test_nothing_is_deleted_when_conductor_cannot_be_asked(
-    world: World, perago: Perago, answers: str
+    world: RealWorld, perago: RunPerago, answers: str
 ) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
@@ -164,7 +170,7 @@ def test_nothing_is_deleted_when_conductor_cannot_be_asked(
 
 
 def test_a_repository_that_is_not_there_is_reported_and_the_others_are_collected(
-    world: World, perago: Perago
+    world: RealWorld, perago: RunPerago
 ) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
@@ -177,7 +183,7 @@ def test_a_repository_that_is_not_there_is_reported_and_the_others_are_collected
     assert branch not in world.branches()
 
 
-def test_what_moved_or_vanished_meanwhile_is_fine(world: World) -> None:
+def test_what_moved_or_vanished_meanwhile_is_fine(world: RealWorld) -> None:
     _, delivery = claim_new(world)
     branches = moved, gone, stays = [stage(world, delivery) for _ in range(3)]
     heads = {name: world.control.get_head(world.repository, name).id for name in branches}
@@ -194,7 +200,7 @@ def test_what_moved_or_vanished_meanwhile_is_fine(world: World) -> None:
 
 
 def test_a_deletion_that_fails_is_reported_and_the_others_go_on(
-    world: World, perago: Perago
+    world: RealWorld, perago: RunPerago
 ) -> None:
     _, delivery = claim_new(world)
     branch = stage(world, delivery)

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.world import SEED, World
-from integration.conftest import Perago
-from integration.worker.gate import Gate, gate_before
+from support.command_line import RunPerago
+from support.gate import Gate, gate_before
+from support.real_world import SEED, RealWorld
+from support.workers import TASK_MODULES
 
-TASKS = Path(__file__).parent / "local_tasks.py"
+TASKS = TASK_MODULES / "local_tasks.py"
 Running = subprocess.Popen[str]
 Start = Callable[..., Running]
 
@@ -28,7 +29,7 @@ def _tasks_in_the_current_folder(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def offline(tmp_path: Path) -> Perago:
+def offline(tmp_path: Path) -> RunPerago:
     """Run ``perago`` with no server configured."""
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -61,14 +62,14 @@ def params(**values: str) -> str:
 # On a folder
 
 
-def test_a_task_runs_on_a_folder_in_place(offline: Perago, folder: Path) -> None:
+def test_a_task_runs_on_a_folder_in_place(offline: RunPerago, folder: Path) -> None:
     done = offline("run", "tasks_here:writer", "--workspace", str(folder), "--params", "{}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"workspace": str(folder), "result": {"length": 3}}
     assert (folder / "a.txt").read_text() == "new"
 
 
-def test_params_come_from_a_file_too(offline: Perago, folder: Path, tmp_path: Path) -> None:
+def test_params_come_from_a_file_too(offline: RunPerago, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "params.json").write_text(params(text="from a file"))
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", "@params.json"
@@ -76,13 +77,15 @@ def test_params_come_from_a_file_too(offline: Perago, folder: Path, tmp_path: Pa
     assert json.loads(done.stdout)["result"] == {"length": 11}
 
 
-def test_a_task_without_a_workspace_needs_no_option(offline: Perago) -> None:
+def test_a_task_without_a_workspace_needs_no_option(offline: RunPerago) -> None:
     done = offline("run", "tasks_here:adder", "--params", params(text="four"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"result": {"length": 4}}
 
 
-def test_what_the_body_prints_does_not_mix_with_the_result(offline: Perago, folder: Path) -> None:
+def test_what_the_body_prints_does_not_mix_with_the_result(
+    offline: RunPerago, folder: Path
+) -> None:
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do="print")
     )
@@ -92,7 +95,7 @@ def test_what_the_body_prints_does_not_mix_with_the_result(offline: Perago, fold
 
 
 def test_the_folder_of_a_read_only_task_is_not_protected_and_that_is_said(
-    offline: Perago, folder: Path
+    offline: RunPerago, folder: Path
 ) -> None:
     done = offline("run", "tasks_here:reader", "--workspace", str(folder))
     assert done.returncode == 0
@@ -113,7 +116,7 @@ def test_the_folder_of_a_read_only_task_is_not_protected_and_that_is_said(
     ],
 )
 def test_a_task_that_fails_ends_with_1_and_says_why(
-    offline: Perago, folder: Path, do: str, reason: str, code: str
+    offline: RunPerago, folder: Path, do: str, reason: str, code: str
 ) -> None:
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do=do)
@@ -124,14 +127,14 @@ def test_a_task_that_fails_ends_with_1_and_says_why(
     assert "Try: " in done.stderr or do == "bug"
 
 
-def test_a_folder_that_breaks_the_pre_guardrails_fails(offline: Perago, tmp_path: Path) -> None:
+def test_a_folder_that_breaks_the_pre_guardrails_fails(offline: RunPerago, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = offline("run", "tasks_here:writer", "--workspace", "empty")
     assert done.returncode == 1
     assert "PRG-211 PreGuardrailViolation: required file is missing: a.txt" in done.stderr
 
 
-def test_params_that_do_not_fit_the_model_fail(offline: Perago) -> None:
+def test_params_that_do_not_fit_the_model_fail(offline: RunPerago) -> None:
     done = offline("run", "tasks_here:adder", "--params", '{"text": 5}')
     assert done.returncode == 1
     assert "PRG-201 InputError: params: text" in done.stderr
@@ -154,7 +157,7 @@ def test_params_that_do_not_fit_the_model_fail(offline: Perago) -> None:
     ],
 )
 def test_a_command_that_cannot_work_ends_with_2(
-    offline: Perago, args: list[str], text: str
+    offline: RunPerago, args: list[str], text: str
 ) -> None:
     done = offline("run", *args)
     assert (done.returncode, done.stdout) == (2, "")
@@ -169,7 +172,9 @@ class TestTransaction:
     """Against the real LakeFS."""
 
     @pytest.fixture
-    def start(self, world: World, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    def start(
+        self, world: RealWorld, environment: dict[str, str], tmp_path: Path
+    ) -> Iterator[Start]:
         """Start ``perago run`` as a transaction of this world."""
         started: list[Running] = []
 
@@ -194,12 +199,12 @@ class TestTransaction:
             process.communicate()
 
     @pytest.fixture
-    def gate(self, world: World) -> Iterator[Gate]:
+    def gate(self, world: RealWorld) -> Iterator[Gate]:
         with gate_before(world.servers.connection.server) as gate:
             yield gate
 
     def test_the_result_is_published_on_the_head_of_the_branch(
-        self, world: World, start: Start
+        self, world: RealWorld, start: Start
     ) -> None:
         process = start()
         out, err = process.communicate(timeout=60)
@@ -214,7 +219,7 @@ class TestTransaction:
         world.assert_tidy()
 
     def test_a_task_that_changes_nothing_publishes_nothing(
-        self, world: World, start: Start
+        self, world: RealWorld, start: Start
     ) -> None:
         process = start(do="nothing")
         out, _ = process.communicate(timeout=60)
@@ -223,7 +228,7 @@ class TestTransaction:
         world.assert_untouched()
         world.assert_tidy()
 
-    def test_a_task_that_fails_publishes_nothing(self, world: World, start: Start) -> None:
+    def test_a_task_that_fails_publishes_nothing(self, world: RealWorld, start: Start) -> None:
         process = start(do="fail")
         _, err = process.communicate(timeout=60)
         assert process.returncode == 1
@@ -234,7 +239,7 @@ class TestTransaction:
     @pytest.mark.parametrize("commits", [1, 2])
     @pytest.mark.parametrize("do", ["write", "nothing"])
     def test_a_target_that_moved_meanwhile_is_left_alone_and_the_run_ends_with_4(
-        self, world: World, start: Start, tmp_path: Path, do: str, commits: int
+        self, world: RealWorld, start: Start, tmp_path: Path, do: str, commits: int
     ) -> None:
         go = tmp_path / "go"
         process = start(do=do, wait_for=str(go))
@@ -248,7 +253,7 @@ class TestTransaction:
         assert world.tags() == {}
         world.assert_tidy()
 
-    def test_a_repository_that_is_not_there_ends_with_3(self, perago: Perago) -> None:
+    def test_a_repository_that_is_not_there_ends_with_3(self, perago: RunPerago) -> None:
         options = ["--repository", "no-such-repository", "--branch", "main"]
         done = perago("run", "tasks_here:writer", *options)
         assert done.returncode == 3
@@ -261,7 +266,7 @@ class TestTransaction:
         assert "PRG-601" in err
 
     def test_a_merge_whose_reply_is_lost_ends_with_5_and_keeps_the_staging_branch(
-        self, world: World, start: Start, gate: Gate
+        self, world: RealWorld, start: Start, gate: Gate
     ) -> None:
         gate.hold("/merge/")
         process = start(lakefs=gate.url)
@@ -273,12 +278,14 @@ class TestTransaction:
         assert [name.startswith("perago-staging-local-writer-") for name in kept] == [True]
         assert list(world.root.iterdir()) == []
 
-    def test_ctrl_c_in_the_body_stops_it(self, world: World, start: Start, tmp_path: Path) -> None:
+    def test_ctrl_c_in_the_body_stops_it(
+        self, world: RealWorld, start: Start, tmp_path: Path
+    ) -> None:
         process = start(wait_for=str(tmp_path / "never"))
         until(tmp_path / "never.waiting", process)
         assert_stopped(process, world, signal.SIGINT)
 
-    def test_sigterm_stops_it_as_well(self, world: World, start: Start, tmp_path: Path) -> None:
+    def test_sigterm_stops_it_as_well(self, world: RealWorld, start: Start, tmp_path: Path) -> None:
         process = start(wait_for=str(tmp_path / "never"))
         until(tmp_path / "never.waiting", process)
         assert_stopped(process, world, signal.SIGTERM)
@@ -287,7 +294,7 @@ class TestTransaction:
         "request_line", [r"GET \S+/data/a\.txt", r"PUT \S+perago-staging", r"POST \S+/commits"]
     )
     def test_ctrl_c_in_a_request_leaves_no_branch_and_no_folder(
-        self, world: World, start: Start, gate: Gate, request_line: str
+        self, world: RealWorld, start: Start, gate: Gate, request_line: str
     ) -> None:
         gate.hold(request_line)
         process = start(lakefs=gate.url)
@@ -297,7 +304,7 @@ class TestTransaction:
         assert_stopped(process, world)
 
     def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(
-        self, world: World, start: Start, gate: Gate
+        self, world: RealWorld, start: Start, gate: Gate
     ) -> None:
         gate.hold(r"POST \S+/commits")
         process = start(lakefs=gate.url)
@@ -312,7 +319,7 @@ class TestTransaction:
         assert_stopped(process, world)
 
     def test_ctrl_c_while_publishing_lets_the_run_end_with_its_result(
-        self, world: World, start: Start, gate: Gate
+        self, world: RealWorld, start: Start, gate: Gate
     ) -> None:
         gate.hold("/merge/")
         process = start(lakefs=gate.url)
@@ -335,7 +342,9 @@ def until(marker: Path, process: Running) -> None:
         time.sleep(0.02)
 
 
-def assert_stopped(process: Running, world: World, number: signal.Signals | None = None) -> None:
+def assert_stopped(
+    process: Running, world: RealWorld, number: signal.Signals | None = None
+) -> None:
     """The run ends with 128 and the signal's number, and has left nothing."""
     if number is not None:
         process.send_signal(number)

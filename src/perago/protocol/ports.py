@@ -153,27 +153,27 @@ class Objects(Protocol):
         ...
 
 
-class SparkSession(Protocol):
-    """One execution's own Spark session."""
+class SparkExecution(Protocol):
+    """One execution on Spark: its workspaces and its operations."""
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> Any:
-        """What the author's code gets: reads at ``ref``, writes (if at all) to the branch."""
+        """Build what the author's code gets: it reads at ``ref`` and writes to ``staging``."""
         ...
 
-    def settle(self) -> int:
-        """Interrupt every operation of the session and wait for their end; how many there were.
+    def end_operations(self) -> int:
+        """Interrupt every operation, wait until all have ended, and return how many there were.
 
-        Raises ``BackendError`` when it cannot be said that all of them have ended.
+        Raises ``BackendError`` when an operation may still run.
         """
         ...
 
 
 class SparkExecutions(Protocol):
-    """Opens sessions; leaving the context ends one and its work, and never raises for that."""
+    """Opens executions on Spark; leaving the context ends the operations and never raises."""
 
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
-    ) -> AbstractContextManager[SparkSession]: ...
+    ) -> AbstractContextManager[SparkExecution]: ...
 
 
 class Clock(Protocol):

@@ -60,8 +60,8 @@ class InMemorySparkWorkspace:
 
 
 @dataclass
-class InMemorySparkSession:
-    """Implements ``SparkSession``."""
+class InMemorySparkExecution:
+    """Implements ``SparkExecution``."""
 
     lake: InMemoryLake
     input: WorkspaceInput
@@ -74,13 +74,13 @@ class InMemorySparkSession:
             self.lake, self.input.repository, self.prefix, ref, staging, self.running
         )
 
-    def settle(self) -> int:
+    def end_operations(self) -> int:
         def do() -> int:
             count = len(self.running)
             self.running.clear()
             return count
 
-        return self.lake.faults.run("spark.settle", do)
+        return self.lake.faults.run("spark.end_operations", do)
 
     def finish(self) -> None:
         """Let the running operations end by themselves, without an interrupt."""
@@ -93,24 +93,24 @@ class InMemorySparkSession:
 
 
 class InMemorySpark:
-    """Implements ``SparkExecutions``; ``sessions`` are all that were ever opened."""
+    """Implements ``SparkExecutions``; ``opened`` lists every execution so far."""
 
     def __init__(self, lake: InMemoryLake) -> None:
         self._lake = lake
-        self.sessions: list[InMemorySparkSession] = []
+        self.opened: list[InMemorySparkExecution] = []
         self.open_count = 0
 
     @contextmanager
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
-    ) -> Iterator[InMemorySparkSession]:
-        session = self._lake.faults.run(
-            "spark.open", lambda: InMemorySparkSession(self._lake, workspace, prefix)
+    ) -> Iterator[InMemorySparkExecution]:
+        spark = self._lake.faults.run(
+            "spark.open", lambda: InMemorySparkExecution(self._lake, workspace, prefix)
         )
-        self.sessions.append(session)
+        self.opened.append(spark)
         self.open_count += 1
         try:
-            yield session
+            yield spark
         finally:
-            session.running.clear()
+            spark.running.clear()
             self.open_count -= 1

@@ -25,7 +25,7 @@ from perago.wiring.connections import lakefs_connection
 
 
 class SystemClock:
-    """Real time."""
+    """Implements ``Clock`` with the system's time."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -91,19 +91,19 @@ def build_engine(
     lakefs: LakeFSConnection,
     store: LakeFSObjects,
     events: EventSink,
-    session: Callable[[], Any] | None = None,
+    transfer_session: Callable[[], Any] | None = None,
 ) -> TransferEngine:
-    """Build the engine of this process and, with a session, Spark's for what is large."""
+    """Build the in-process engine and, with a session, the Spark engine for large workspaces."""
     in_process = Engine(store, threads=settings.transfer_threads)
-    if session is None:
+    if transfer_session is None:
         return in_process
     # Imported here: a worker without Spark need not load pyarrow.
     from perago.transfer.on_spark.engine import SparkEngine
 
-    on_spark = SparkEngine(store, LakeFSStoreSerializer(lakefs), session, events)
+    on_spark = SparkEngine(store, LakeFSStoreSerializer(lakefs), transfer_session, events)
     return ChosenBySize(in_process, on_spark, spark_threshold(settings))
 
 
 def spark_threshold(settings: Settings) -> Threshold:
-    """From which size on Spark moves a workspace."""
+    """Build the size from which on Spark moves a workspace."""
     return Threshold(settings.spark_min_objects, settings.spark_min_bytes)

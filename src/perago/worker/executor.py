@@ -133,7 +133,7 @@ def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     settings = load_settings()
     configure_logs(settings)
     attempts = ConductorAttempts(conductor_connection(settings))
-    access = SparkAccess(spark.open, spark.session if moves_on_spark else None)
+    access = SparkAccess(spark.open, spark.transfer_session if moves_on_spark else None)
     with open_ports(
         settings,
         attempts=SupervisedAttempts(attempts, line),

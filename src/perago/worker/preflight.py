@@ -16,6 +16,7 @@ from perago.spark import child
 from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.taskdef import taskdef_warnings
+from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
 
 # A cluster may have to start its executors for the first function.
@@ -69,19 +70,19 @@ def preflight(
 
 
 def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> None:
-    """Ask somebody else's server; make sure that an own one could be started."""
+    """Probe an external server; make sure that a managed one could be started."""
     try:
         if isinstance(spark, ManagedSpark):
             java.find(java.SPARK)
             spark_jars.find_or_fetch(Cache.of_user())
             return
         request = {"remote": spark.remote.get_secret_value()}
-        answer = child.ask("perago.spark.probe", request, seconds=_PROBE_SECONDS)
+        reply = child.ask(spark_probe, request, seconds=_PROBE_SECONDS)
     except PeragoError as error:
         findings.add(error)
         return
-    if answer["problems"]:
-        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in answer["problems"]]
+    if reply["problems"]:
+        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in reply["problems"]]
         findings.hints.append("Have the server's operator set what docs/spark.md lists.")
 
 

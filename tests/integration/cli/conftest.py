@@ -7,7 +7,6 @@ from contextlib import closing
 import lakefs_sdk
 import pytest
 from lakefs_sdk.client import LakeFSClient
-from pydantic import SecretStr
 
 from perago import dev
 from perago.conductor.taskdefs import ConductorTaskDefs
@@ -18,13 +17,7 @@ from perago.lakefs.control import LakeFSControl, connect
 @pytest.fixture
 def settings(endpoints: dev.Endpoints) -> dict[str, str]:
     """The environment of a command that may use both servers."""
-    lakefs, conductor = endpoints.lakefs, endpoints.conductor
-    return {
-        "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
-        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
-        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
-        "CONDUCTOR_SERVER_URL": conductor.server_url,
-    }
+    return endpoints.as_environment()
 
 
 @pytest.fixture
@@ -32,14 +25,6 @@ def taskdefs(endpoints: dev.Endpoints) -> Iterator[ConductorTaskDefs]:
     connection = ConductorConnection(endpoints.conductor.server_url)
     with closing(ConductorTaskDefs(connection)) as taskdefs:
         yield taskdefs
-
-
-@pytest.fixture
-def connection(endpoints: dev.Endpoints) -> LakeFSConnection:
-    lakefs = endpoints.lakefs
-    return LakeFSConnection(
-        lakefs.endpoint, lakefs.access_key_id, SecretStr(lakefs.secret_access_key)
-    )
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import lakefs_sdk
 import pytest
 from lakefs_sdk.client import LakeFSClient
 
-from command_line import Ended, run_perago
 from perago.errors import BackendUnavailableError, NotFoundError, PreconditionError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.operations.fence import FenceAdmin
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
+from support.command_line import Ended, run_perago
 
 pytestmark = pytest.mark.servers
 

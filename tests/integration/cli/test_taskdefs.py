@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Ended, run_perago
 from perago.conductor.taskdefs import ConductorTaskDefs
+from support.command_line import Ended, run_perago
 
 pytestmark = pytest.mark.servers
 

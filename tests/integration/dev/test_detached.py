@@ -15,21 +15,21 @@ from typing import Any
 import psutil
 import pytest
 
-from integration.dev import client
-from integration.dev.conftest import Perago
+from support import stack_client as client
+from support.dev_commands import DevCommands
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def perago(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Perago]:
-    commands = Perago(tmp_path_factory.mktemp("detached") / "stack")
+def perago(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCommands]:
+    commands = DevCommands(tmp_path_factory.mktemp("detached") / "stack")
     yield commands
     commands.run("down")
 
 
 @pytest.fixture(scope="module")
-def details(perago: Perago) -> Any:
+def details(perago: DevCommands) -> Any:
     return perago.json("up", "--detach")
 
 
@@ -38,7 +38,7 @@ def _secrets(details: Any) -> list[str]:
     return [details["lakefs"]["secret_access_key"], token]
 
 
-def _processes(perago: Perago) -> list[psutil.Process]:
+def _processes(perago: DevCommands) -> list[psutil.Process]:
     servers = [psutil.Process(identity.pid) for identity in perago.recorded().values()]
     return servers + [child for server in servers for child in server.children(recursive=True)]
 
@@ -60,7 +60,7 @@ def test_the_json_alone_is_enough_to_use_all_three(details: Any, tmp_path: Path)
     assert sizes["numbers/_SUCCESS"] > 0
 
 
-def test_nothing_listens_beyond_loopback(details: Any, perago: Perago) -> None:
+def test_nothing_listens_beyond_loopback(details: Any, perago: DevCommands) -> None:
     listening = [
         connection.laddr.ip
         for process in _processes(perago)
@@ -78,7 +78,7 @@ def _is_loopback(ip: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def test_no_secret_is_in_an_argument_list_or_a_log(details: Any, perago: Perago) -> None:
+def test_no_secret_is_in_an_argument_list_or_a_log(details: Any, perago: DevCommands) -> None:
     arguments = "\n".join(" ".join(process.cmdline()) for process in _processes(perago))
     logs = "\n".join(path.read_text() for path in (perago.data_dir / "logs").iterdir())
     for secret in _secrets(details):
@@ -86,7 +86,7 @@ def test_no_secret_is_in_an_argument_list_or_a_log(details: Any, perago: Perago)
         assert secret not in logs
 
 
-def test_files_with_secrets_are_private(details: Any, perago: Perago) -> None:
+def test_files_with_secrets_are_private(details: Any, perago: DevCommands) -> None:
     assert stat.S_IMODE(perago.data_dir.stat().st_mode) == 0o700
     # LakeFS maps its key-value store from files of gigabytes, which are almost all holes.
     small = [p for p in perago.data_dir.rglob("*") if p.is_file() and p.stat().st_size < 1_000_000]
@@ -96,7 +96,7 @@ def test_files_with_secrets_are_private(details: Any, perago: Perago) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
 
 
-def test_status_names_each_server(details: Any, perago: Perago) -> None:
+def test_status_names_each_server(details: Any, perago: DevCommands) -> None:
     servers = perago.json("status")["servers"]
     assert {server["name"]: server["pid"] for server in servers} == {
         name: identity.pid for name, identity in perago.recorded().items()
@@ -105,7 +105,7 @@ def test_status_names_each_server(details: Any, perago: Perago) -> None:
     assert details["lakefs"]["endpoint"].endswith(str(servers[0]["port"]))
 
 
-def test_env_prints_exports_that_a_shell_understands(details: Any, perago: Perago) -> None:
+def test_env_prints_exports_that_a_shell_understands(details: Any, perago: DevCommands) -> None:
     lines = perago.run("env").stdout.splitlines()
     exports = dict(shlex.split(line)[1].split("=", 1) for line in lines)
     assert exports == {
@@ -118,7 +118,7 @@ def test_env_prints_exports_that_a_shell_understands(details: Any, perago: Perag
     assert perago.json("env") == details
 
 
-def test_logs_are_prefixed_unless_one_is_named(details: Any, perago: Perago) -> None:
+def test_logs_are_prefixed_unless_one_is_named(details: Any, perago: DevCommands) -> None:
     together = perago.run("logs").stdout.splitlines()
     assert {line.split(" | ")[0] for line in together} == {"lakefs", "conductor", "spark"}
     alone = perago.run("logs", "lakefs").stdout
@@ -126,13 +126,15 @@ def test_logs_are_prefixed_unless_one_is_named(details: Any, perago: Perago) -> 
     assert not alone.startswith("lakefs | ")
 
 
-def test_a_second_up_shows_the_same_stack(details: Any, perago: Perago) -> None:
+def test_a_second_up_shows_the_same_stack(details: Any, perago: DevCommands) -> None:
     before = perago.recorded()
     assert perago.json("up", "--detach") == details
     assert perago.recorded() == before
 
 
-def test_down_leaves_no_process_and_up_finds_the_data_again(details: Any, perago: Perago) -> None:
+def test_down_leaves_no_process_and_up_finds_the_data_again(
+    details: Any, perago: DevCommands
+) -> None:
     processes = _processes(perago)
     identities = perago.recorded()
     assert perago.run("down").returncode == 0

@@ -7,18 +7,19 @@ import signal
 
 import pytest
 
-from integration.dev.conftest import Foreground, Perago, await_true
 from perago.servers.process import wait_gone
+from support.dev_commands import DevCommands, Foreground
+from support.waiting import until
 
 pytestmark = pytest.mark.servers
 
 
-def _await_launched(perago: Perago) -> None:
-    await_true("both servers to be started", lambda: len(perago.recorded()) == 2)
+def _await_launched(perago: DevCommands) -> None:
+    until(lambda: len(perago.recorded()) == 2, "both servers to be started")
 
 
 def test_ctrl_c_stops_everything_and_removes_ephemeral_data(
-    perago: Perago, foreground: Foreground
+    perago: DevCommands, foreground: Foreground
 ) -> None:
     running = foreground("--ephemeral", "--json")
     assert running.stdout is not None
@@ -35,18 +36,18 @@ def test_ctrl_c_stops_everything_and_removes_ephemeral_data(
     assert not perago.data_dir.exists()
 
 
-def test_a_killed_parent_leaves_no_server(perago: Perago, foreground: Foreground) -> None:
+def test_a_killed_parent_leaves_no_server(perago: DevCommands, foreground: Foreground) -> None:
     running = foreground("--ephemeral")
     _await_launched(perago)
     servers = perago.recorded()
     running.send_signal(signal.SIGKILL)
     running.communicate(timeout=10)
     assert wait_gone(servers.values(), 30) == []
-    await_true("the data to be removed", lambda: not perago.data_dir.exists())
+    until(lambda: not perago.data_dir.exists(), "the data to be removed")
 
 
 def test_sigterm_while_starting_stops_what_was_started(
-    perago: Perago, foreground: Foreground
+    perago: DevCommands, foreground: Foreground
 ) -> None:
     running = foreground()
     _await_launched(perago)
@@ -58,7 +59,7 @@ def test_sigterm_while_starting_stops_what_was_started(
 
 
 def test_a_server_that_dies_while_starting_is_named_with_its_log(
-    perago: Perago, foreground: Foreground
+    perago: DevCommands, foreground: Foreground
 ) -> None:
     running = foreground()
     _await_launched(perago)
@@ -71,7 +72,9 @@ def test_a_server_that_dies_while_starting_is_named_with_its_log(
     assert not any(server.alive for server in servers.values())
 
 
-def test_a_second_up_while_the_first_starts_says_so(perago: Perago, foreground: Foreground) -> None:
+def test_a_second_up_while_the_first_starts_says_so(
+    perago: DevCommands, foreground: Foreground
+) -> None:
     foreground()
     _await_launched(perago)
     done = perago.run("up", "--no-spark")
@@ -79,7 +82,9 @@ def test_a_second_up_while_the_first_starts_says_so(perago: Perago, foreground: 
     assert "another process is starting the stack" in done.stderr
 
 
-def test_down_ends_a_foreground_stack_in_good_order(perago: Perago, foreground: Foreground) -> None:
+def test_down_ends_a_foreground_stack_in_good_order(
+    perago: DevCommands, foreground: Foreground
+) -> None:
     running = foreground()
     assert running.stdout is not None
     assert running.stdout.readline().startswith("lakefs")

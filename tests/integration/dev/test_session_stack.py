@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from integration.dev import client
 from perago.dev import Health, Stack, inspect
 from perago.errors import SetupError
 from perago.servers.process import wait_gone
+from support import stack_client as client
+
+# They stop the run's servers.
+pytestmark = [pytest.mark.servers, pytest.mark.alone]
 
 
 def _details(stack: Stack) -> dict[str, Any]:
     return stack.endpoints.model_dump()
 
 
-@pytest.mark.servers
 def test_a_server_comes_back_on_its_port_with_its_data(stack: Stack) -> None:
     client.create_repository(_details(stack), "kept")
     before, pid = stack.endpoints, stack.pids["lakefs"]
@@ -28,13 +30,11 @@ def test_a_server_comes_back_on_its_port_with_its_data(stack: Stack) -> None:
     assert client.lakefs(_details(stack), "GET", "/repositories/kept")["id"] == "kept"
 
 
-@pytest.mark.servers
 def test_a_second_stack_on_the_same_directory_is_refused(stack: Stack) -> None:
     with pytest.raises(SetupError, match="another process runs or starts the stack"):
         Stack.up(stack.data_dir)
 
 
-@pytest.mark.servers
 def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
     identity = stack.lakefs.identity
     assert identity is not None
@@ -50,11 +50,11 @@ def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
         stack.lakefs.start()
 
 
-@pytest.mark.servers
 @pytest.mark.spark
-def test_spark_can_be_started_later(spark_stack: Stack) -> None:
-    details = _details(spark_stack)
+def test_spark_can_be_started_later(stack: Stack) -> None:
+    stack.start_spark()
+    details = _details(stack)
     client.create_repository(details, "later")
     assert client.use_spark(details, "s3a://later/main/numbers") == (1000, 1000)
-    spark_stack.start_spark()  # a second time changes nothing
-    assert spark_stack.endpoints.model_dump() == details
+    stack.start_spark()  # a second time changes nothing
+    assert stack.endpoints.model_dump() == details

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from acceptance.world import World
-from integration.spark.cluster import StandaloneCluster
 from perago.spark.artifacts import build_artifacts
 from perago.spark.session import close_session, open_session
+from support.cluster import StandaloneCluster
+from support.real_world import RealWorld
 
-pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [
+    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)],
+    *[pytest.mark.slow, pytest.mark.xdist_group("cluster")],
+]
 
 AUTHOR = """
 from pydantic import BaseModel
@@ -73,7 +76,7 @@ def test_perago_and_compiled_packages_come_from_the_session_s_own_files(
     assert all(str(cluster.folder) in place for place in (obstore, perago))
 
 
-def test_executors_write_to_lakefs_and_read_it_back(session: Any, world: World) -> None:
+def test_executors_write_to_lakefs_and_read_it_back(session: Any, world: RealWorld) -> None:
     uri = f"s3a://{world.repository}/main/table"
     session.range(1000).repartition(2).write.parquet(uri)
     assert session.read.parquet(uri).count() == 1000

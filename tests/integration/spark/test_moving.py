@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from integration.spark.cluster import StandaloneCluster
-from integration.spark_tasks.world import HERE
-from integration.worker.harness import Worker, WorkerSite
+from support.cluster import StandaloneCluster
+from support.workers import Worker, WorkerSite
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -17,7 +16,7 @@ SHARED = {"PERAGO_WORKSPACE_ROOT_SHARED": "true"}
 
 @pytest.fixture
 def moving_site(site: WorkerSite) -> WorkerSite:
-    site.targets, site.home = ("spark_bodies",), HERE
+    site.targets = ("spark_bodies",)
     return site
 
 
@@ -89,6 +88,8 @@ def test_a_small_workspace_needs_no_spark(moving_site: WorkerSite) -> None:
     assert partitions(worker) == {}
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("cluster")
 def test_a_cluster_moves_a_workspace_whose_root_is_shared(
     moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:
@@ -97,6 +98,8 @@ def test_a_cluster_moves_a_workspace_whose_root_is_shared(
     assert_moved_by_spark(worker, log)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("cluster")
 def test_a_cluster_that_does_not_see_the_root_moves_nothing(
     moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:

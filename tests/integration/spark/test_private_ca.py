@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from acceptance.world import SEED, World
-from integration.spark.conftest import Serve
-from integration.spark.tls import Front, https_before
 from perago import dev
 from perago.connections import Authorities, LakeFSConnection
 from perago.errors import BackendError, ConfigurationError
@@ -28,6 +25,9 @@ from perago.spark.session import close_session, open_session
 from perago.transfer.inventory import Source
 from perago.transfer.on_spark.engine import SparkEngine
 from perago.wiring.connections import lakefs_connection
+from support.connect import Serve
+from support.real_world import SEED, RealWorld
+from support.tls import Front, https_before
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ def settings(front: Front, endpoints: dev.Endpoints) -> Settings:
 
 
 def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
-    front: Front, endpoints: dev.Endpoints, world: World
+    front: Front, endpoints: dev.Endpoints, world: RealWorld
 ) -> None:
     connection = lakefs_connection(settings(front, endpoints))
     control, objects = LakeFSControl(connection), LakeFSObjects(connection)
@@ -63,7 +63,7 @@ def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
     objects.close()
 
 
-def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: World) -> None:
+def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: RealWorld) -> None:
     lakefs = endpoints.lakefs
     secret = SecretStr(lakefs.secret_access_key)
     connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, retry_seconds=1.0)
@@ -76,7 +76,7 @@ def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: W
 
 
 def test_objects_go_through_a_gateway_with_a_host_of_its_own(
-    front: Front, endpoints: dev.Endpoints, world: World
+    front: Front, endpoints: dev.Endpoints, world: RealWorld
 ) -> None:
     lakefs = endpoints.lakefs
     connection = LakeFSConnection(
@@ -92,8 +92,9 @@ def test_objects_go_through_a_gateway_with_a_host_of_its_own(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_trusts_it_too(
-    front: Front, endpoints: dev.Endpoints, world: World, serve: Serve
+    front: Front, endpoints: dev.Endpoints, world: RealWorld, serve: Serve
 ) -> None:
     server = serve(
         ConnectSettings("tls", lakefs_connection(settings(front, endpoints)), "local[1]")

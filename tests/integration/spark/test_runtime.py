@@ -16,20 +16,19 @@ import psutil
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
-from integration.spark.connect import gateway_of
-from integration.worker.harness import until
-from perago import dev
+from perago.connections import LakeFSConnection
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from perago.spark.runtime import ManagedRuntime
 from perago.spark.session import SHARES_MODULES, close_session, open_session
+from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
-def settings(endpoints: dev.Endpoints) -> ConnectSettings:
+def settings(connection: LakeFSConnection) -> ConnectSettings:
     conf = {**SMALL_JOBS, SHARES_MODULES: "true"}
-    return ConnectSettings("test", gateway_of(endpoints), "local[2]", conf)
+    return ConnectSettings("test", connection, "local[2]", conf)
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
-from integration.spark.conftest import Serve
-from integration.worker.harness import Worker, WorkerSite
 from perago.connections import LakeFSConnection
 from perago.servers import loopback
 from perago.servers.spark import ConnectSettings
+from support.connect import Serve
+from support.workers import Worker, WorkerSite
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -65,13 +65,13 @@ def start_with(site: WorkerSite, remote: str) -> subprocess.CompletedProcess[str
 
 
 def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
-    spark_site: WorkerSite, serve: Serve, gateway: LakeFSConnection
+    spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:
     broken = {
         "spark.hadoop.fs.s3a.path.style.access": "false",
         "spark.hadoop.fs.s3a.committer.name": "file",
     }
-    server = serve(ConnectSettings("broken", gateway, "local[1]", broken))
+    server = serve(ConnectSettings("broken", connection, "local[1]", broken))
     done = start_with(spark_site, server.remote)
     server.stop()
     assert done.returncode == 2, done.stderr
@@ -81,9 +81,9 @@ def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
 
 
 def test_a_foreign_server_with_wrong_credentials_is_refused(
-    spark_site: WorkerSite, serve: Serve, gateway: LakeFSConnection
+    spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:
-    wrong = replace(gateway, secret_access_key=SecretStr("not-the-secret"))
+    wrong = replace(connection, secret_access_key=SecretStr("not-the-secret"))
     server = serve(ConnectSettings("wrong", wrong, "local[1]"))
     done = start_with(spark_site, server.remote)
     server.stop()

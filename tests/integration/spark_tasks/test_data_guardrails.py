@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from acceptance.world import Servers
-from integration.spark_tasks.world import EVENTS, Rows, SparkWorld, clean
 from perago import (
     SparkWorkspace,
     require_not_null,
@@ -20,6 +18,8 @@ from perago.protocol.outcome import Completed, Failed
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
 from perago.tasks.guardrails import Guardrail, check_spark
+from support.real_world import Servers
+from support.spark_world import ALSO_ON_A_CLUSTER, EVENTS, RealSparkWorld, Rows, clean
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -57,7 +57,7 @@ def workspace(
     servers: Servers, spark_remote: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkWorkspace]:
     """One commit and one session for all cases."""
-    world = SparkWorld(servers, tmp_path_factory.mktemp("root"), remote=spark_remote)
+    world = RealSparkWorld(servers, tmp_path_factory.mktemp("root"), remote=spark_remote)
     gaps: Rows = [{"id": 1, "user": "u"}, {"id": 2, "user": None}, {"id": 3, "user": None}]
     world.put_table("main", "data/gaps/part-0.parquet", gaps)
     odd = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
@@ -86,7 +86,8 @@ def test_a_guardrail_that_is_broken_says_what_it_found(
     assert text in str(caught.value)
 
 
-def test_they_run_on_the_input_and_on_the_staged_commit(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_they_run_on_the_input_and_on_the_staged_commit(world: RealSparkWorld) -> None:
     world.start()
     pre = [require_rows("raw", min=6), require_not_null("raw", "id")]
     post = [require_schema("clean", "id BIGINT, amount BIGINT"), require_rows("clean", max=5)]
@@ -94,7 +95,8 @@ def test_they_run_on_the_input_and_on_the_staged_commit(world: SparkWorld) -> No
     assert isinstance(outcome, Completed), outcome
 
 
-def test_a_broken_one_after_the_body_publishes_nothing(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_a_broken_one_after_the_body_publishes_nothing(world: RealSparkWorld) -> None:
     world.start()
     outcome, _ = world.attempt(world.spark_job(clean, post=[require_rows("clean", min=6)]))
     assert isinstance(outcome, Failed)

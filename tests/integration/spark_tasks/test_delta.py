@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from acceptance.world import Params, Result, Servers
-from integration.spark.connect import connect_server, gateway_of
-from integration.spark_tasks.world import EVENTS, SparkWorld
-from perago import SparkWorkspace, dev, require_rows, require_schema
+from perago import SparkWorkspace, require_rows, require_schema
+from perago.connections import LakeFSConnection
 from perago.protocol.outcome import Completed
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
+from support.connect import DELTA, connect_server
+from support.real_world import Params, Result
+from support.spark_world import EVENTS, RealSparkWorld
 
 # The jars are fetched when the server first starts.
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)],
+    *[pytest.mark.slow, pytest.mark.xdist_group("delta")],
+]
 
-# As in docs/spark-tasks.md. A workspace's branch has one writer, so that the log store for a
-# single driver, which is the default for s3a://, is enough.
-DELTA = {
-    "spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.1.0",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 # The defaults are for clusters: 250 tasks to read a table's log of three entries.
 SMALL = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 @pytest.fixture(scope="module")
-def delta_remote(stack: dev.Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spark_remote(
+    connection: LakeFSConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     conf = SMALL_JOBS | DELTA | SMALL
-    settings = ConnectSettings("delta", gateway_of(stack.endpoints), "local[2]", conf)
+    settings = ConnectSettings("delta", connection, "local[2]", conf)
     with connect_server(tmp_path_factory.mktemp("delta"), settings) as server:
         yield server.remote
-
-
-@pytest.fixture
-def world(delta_servers: Servers, delta_remote: str, tmp_path: Path) -> SparkWorld:
-    return SparkWorld(delta_servers, tmp_path / "workspaces", remote=delta_remote)
-
-
-@pytest.fixture(scope="module")
-def delta_servers(stack: dev.Stack) -> Iterator[Servers]:
-    clients = Servers(stack.endpoints)
-    yield clients
-    clients.close()
 
 
 def write_all(workspace: SparkWorkspace, params: Params) -> Result:
@@ -80,7 +66,7 @@ def count(workspace: SparkWorkspace, params: Params) -> Result:
 
 
 def test_a_delta_table_is_written_overwritten_merged_and_read_at_the_published_commit(
-    world: SparkWorld,
+    world: RealSparkWorld,
 ) -> None:
     guardrails = [
         require_schema("table", "id BIGINT, user STRING, amount BIGINT", format="delta"),

@@ -7,8 +7,6 @@ import time
 
 import pytest
 
-from acceptance.world import Params, Result
-from integration.spark_tasks.world import CLEAN, EVENTS, SparkBody, SparkWorld, clean, do_nothing
 from perago import (
     SparkWorkspace,
     forbid_glob,
@@ -19,6 +17,16 @@ from perago import (
 from perago.errors import GuardrailViolation
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.tasks.guardrails import Guardrail
+from support.real_world import Params, Result
+from support.spark_world import (
+    ALSO_ON_A_CLUSTER,
+    CLEAN,
+    EVENTS,
+    RealSparkWorld,
+    SparkBody,
+    clean,
+    do_nothing,
+)
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -26,13 +34,13 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 _SLOW = "java_method('java.lang.Thread', 'sleep', cast(2000 AS BIGINT)) AS slept"
 
 
-def attempt(world: SparkWorld, body: SparkBody, **job: object) -> Outcome:
+def attempt(world: RealSparkWorld, body: SparkBody, **job: object) -> Outcome:
     world.start()
     outcome, _ = world.attempt(world.spark_job(body, **job))  # type: ignore[arg-type]
     return outcome
 
 
-def refused(world: SparkWorld, body: SparkBody, error: str, **job: object) -> Failed:
+def refused(world: RealSparkWorld, body: SparkBody, error: str, **job: object) -> Failed:
     """An attempt that must fail with ``error`` and leave nothing anywhere."""
     outcome = attempt(world, body, **job)
     assert isinstance(outcome, Failed), outcome
@@ -58,7 +66,7 @@ def start_slow_write(workspace: SparkWorkspace, path: str) -> threading.Thread:
     return thread
 
 
-def await_key(world: SparkWorld, part: str) -> None:
+def await_key(world: RealSparkWorld, part: str) -> None:
     """Until some key with ``part`` in it is on the staging branch."""
     for _ in range(300):
         for branch in world.branches() - {"main"}:
@@ -68,8 +76,9 @@ def await_key(world: SparkWorld, part: str) -> None:
     raise AssertionError(f"{part} never appeared")
 
 
+@ALSO_ON_A_CLUSTER
 def test_a_job_left_running_is_interrupted_and_its_leftovers_are_removed(
-    world: SparkWorld,
+    world: RealSparkWorld,
 ) -> None:
     threads: list[threading.Thread] = []
 
@@ -83,14 +92,14 @@ def test_a_job_left_running_is_interrupted_and_its_leftovers_are_removed(
     assert isinstance(outcome, Completed), outcome
     threads[0].join(timeout=30)
     assert not threads[0].is_alive()
-    [settled] = [e for e in world.events if (e.action, e.phase) == ("phase_ended", "settle")]
-    assert settled.details["interrupted"] == 1
+    [ended] = [e for e in world.events if (e.action, e.phase) == ("phase_ended", "end_operations")]
+    assert ended.details["interrupted"] == 1
     assert not [key for key in world.paths() if "slow" in key]
     assert world.rows("data/clean") == CLEAN
     world.assert_tidy()
 
 
-def test_a_body_that_fails_has_its_jobs_interrupted(world: SparkWorld) -> None:
+def test_a_body_that_fails_has_its_jobs_interrupted(world: RealSparkWorld) -> None:
     threads: list[threading.Thread] = []
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
@@ -104,7 +113,7 @@ def test_a_body_that_fails_has_its_jobs_interrupted(world: SparkWorld) -> None:
 
 
 def test_leftovers_of_other_committers_are_removed_but_never_those_of_the_input(
-    world: SparkWorld,
+    world: RealSparkWorld,
 ) -> None:
     world.ref = world.commit("main", {"data/old/_temporary/0/x": "was there before"})
 
@@ -122,7 +131,7 @@ def test_leftovers_of_other_committers_are_removed_but_never_those_of_the_input(
 
 
 @pytest.mark.parametrize("key", ["other/mine.txt", "_lakefs_actions/mine.yaml"])
-def test_a_write_outside_the_prefix_is_refused(world: SparkWorld, key: str) -> None:
+def test_a_write_outside_the_prefix_is_refused(world: RealSparkWorld, key: str) -> None:
     def body(workspace: SparkWorkspace, params: Params) -> Result:
         [branch] = world.branches() - {"main"}
         world.put(branch, key, "name: mine\non:\n  pre-merge:\nhooks: []\n")
@@ -132,7 +141,8 @@ def test_a_write_outside_the_prefix_is_refused(world: SparkWorld, key: str) -> N
     assert repr(key) in outcome.reason
 
 
-def test_a_table_written_outside_the_prefix_is_refused(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_a_table_written_outside_the_prefix_is_refused(world: RealSparkWorld) -> None:
     def body(workspace: SparkWorkspace, params: Params) -> Result:
         outside = workspace.output().rpartition("/")[0] + "/elsewhere"
         workspace.read("raw").write.parquet(outside)
@@ -141,7 +151,8 @@ def test_a_table_written_outside_the_prefix_is_refused(world: SparkWorld) -> Non
     assert "'elsewhere/_SUCCESS'" in refused(world, body, "ProjectionError").trace
 
 
-def test_overwriting_the_input_of_the_same_task_is_fine(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_overwriting_the_input_of_the_same_task_is_fine(world: RealSparkWorld) -> None:
     """Input and output are different refs: nothing is read that was just overwritten."""
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
@@ -153,7 +164,7 @@ def test_overwriting_the_input_of_the_same_task_is_fine(world: SparkWorld) -> No
     assert world.rows("data/raw", world.ref) == EVENTS
 
 
-def test_a_read_only_task_reads_and_has_no_output(world: SparkWorld) -> None:
+def test_a_read_only_task_reads_and_has_no_output(world: RealSparkWorld) -> None:
     def count(workspace: SparkWorkspace, params: Params) -> Result:
         assert world.branches() == {"main"}
         return Result(note=str(workspace.read("raw").count()))
@@ -181,20 +192,20 @@ HOLD: list[Guardrail] = [
 ]
 
 
-def test_listing_guardrails_see_the_input_and_then_the_staged_commit(world: SparkWorld) -> None:
+def test_listing_guardrails_see_the_input_and_then_the_staged_commit(world: RealSparkWorld) -> None:
     pre: list[Guardrail] = [*HOLD, forbid_glob("clean/**")]
     post: list[Guardrail] = [*HOLD, require_file("clean/_SUCCESS")]
     outcome = attempt(world, clean, pre=pre, post=post)
     assert isinstance(outcome, Completed), outcome
 
 
-def test_a_pre_violation_is_terminal(world: SparkWorld) -> None:
+def test_a_pre_violation_is_terminal(world: RealSparkWorld) -> None:
     outcome = refused(world, clean, "PreGuardrailViolation", pre=[require_file("missing")])
     assert outcome.disposition.value == "FAILED_WITH_TERMINAL_ERROR"
 
 
 @pytest.mark.parametrize("body", [clean, do_nothing], ids=["changed", "no-op"])
-def test_a_post_violation_publishes_nothing(world: SparkWorld, body: SparkBody) -> None:
+def test_a_post_violation_publishes_nothing(world: RealSparkWorld, body: SparkBody) -> None:
     def never(workspace: SparkWorkspace) -> None:
         workspace.read("raw").count()
         raise GuardrailViolation("never")
@@ -203,7 +214,7 @@ def test_a_post_violation_publishes_nothing(world: SparkWorld, body: SparkBody) 
     assert outcome.disposition.value == "FAILED"
 
 
-def test_the_whole_repository_can_be_the_workspace(world: SparkWorld) -> None:
+def test_the_whole_repository_can_be_the_workspace(world: RealSparkWorld) -> None:
     def body(workspace: SparkWorkspace, params: Params) -> Result:
         workspace.write(workspace.read("data/raw"), "copy")
         return Result()

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
+from support.spark_world import EVENTS, RealSparkWorld
+from support.workers import TASK_MODULES
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def run(world: SparkWorld, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(world: RealSparkWorld, *arguments: str) -> subprocess.CompletedProcess[str]:
     connection = world.servers.connection
     environment = {
         **os.environ,
@@ -27,7 +28,7 @@ def run(world: SparkWorld, *arguments: str) -> subprocess.CompletedProcess[str]:
     }
     return subprocess.run(
         [sys.executable, "-m", "perago", "run", "spark_bodies:s_copy", *arguments],
-        cwd=HERE,
+        cwd=TASK_MODULES,
         env=environment,
         capture_output=True,
         text=True,
@@ -36,7 +37,7 @@ def run(world: SparkWorld, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_spark_task_is_published_from_the_command_line(world: SparkWorld) -> None:
+def test_a_spark_task_is_published_from_the_command_line(world: RealSparkWorld) -> None:
     done = run(world, "--repository", world.repository, "--branch", "main")
     assert done.returncode == 0, done.stderr
     output = json.loads(done.stdout)
@@ -47,7 +48,7 @@ def test_a_spark_task_is_published_from_the_command_line(world: SparkWorld) -> N
     world.assert_tidy()
 
 
-def test_a_folder_is_no_place_for_a_spark_task(world: SparkWorld, tmp_path: Path) -> None:
+def test_a_folder_is_no_place_for_a_spark_task(world: RealSparkWorld, tmp_path: Path) -> None:
     done = run(world, "--workspace", str(tmp_path))
     assert done.returncode == 2
     assert "give --repository R and --branch B" in " ".join(done.stderr.split())

@@ -6,10 +6,17 @@ import json
 
 import pytest
 
-from acceptance.world import Interfering, Params, Result
-from integration.spark_tasks.world import CLEAN, SparkBody, SparkWorld, clean, do_nothing
 from perago import SparkWorkspace
 from perago.protocol.outcome import Completed, Failed
+from support.real_world import Interfering, Params, Result
+from support.spark_world import (
+    ALSO_ON_A_CLUSTER,
+    CLEAN,
+    RealSparkWorld,
+    SparkBody,
+    clean,
+    do_nothing,
+)
 
 # The first job of a server loads half of Spark, and the fixture may have to start that server.
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -17,7 +24,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 BODIES = pytest.mark.parametrize("body", [clean, do_nothing], ids=["changed", "no-op"])
 
 
-def complete(world: SparkWorld, body: SparkBody) -> str:
+def complete(world: RealSparkWorld, body: SparkBody) -> str:
     """Run one attempt that must complete; the output's ref."""
     workflow = world.start()
     outcome, _ = world.attempt(world.spark_job(body))
@@ -28,7 +35,7 @@ def complete(world: SparkWorld, body: SparkBody) -> str:
     return str(task["outputData"]["workspace"]["ref"])
 
 
-def fail(world: SparkWorld, body: SparkBody, error: str) -> Failed:
+def fail(world: RealSparkWorld, body: SparkBody, error: str) -> Failed:
     """Run one attempt that must fail and leave the target alone."""
     head, keys = world.history()[0], world.paths()
     workflow = world.start()
@@ -41,7 +48,8 @@ def fail(world: SparkWorld, body: SparkBody, error: str) -> Failed:
     return outcome
 
 
-def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: RealSparkWorld) -> None:
     before = world.paths()
     ref = complete(world, clean)
     assert world.history()[:2] == [ref, world.ref]
@@ -52,7 +60,7 @@ def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: SparkWorld) 
     assert all(key.endswith((".parquet", "/_SUCCESS")) for key in added), added
 
 
-def test_data_is_committed_in_place_and_never_copied(world: SparkWorld) -> None:
+def test_data_is_committed_in_place_and_never_copied(world: RealSparkWorld) -> None:
     """A committer that renames copies every file on LakeFS; the magic one says who it is."""
     ref = complete(world, clean)
     [success] = [
@@ -64,12 +72,14 @@ def test_data_is_committed_in_place_and_never_copied(world: SparkWorld) -> None:
     assert json.loads(b"".join(pieces))["committer"] == "magic"
 
 
-def test_at_the_input_no_change_completes_with_the_input(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_at_the_input_no_change_completes_with_the_input(world: RealSparkWorld) -> None:
     assert complete(world, do_nothing) == world.ref
     world.assert_at(world.ref)
 
 
-def test_an_abandoned_publication_is_replaced(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_an_abandoned_publication_is_replaced(world: RealSparkWorld) -> None:
     abandoned = world.commit("main", {"data/left.txt": "over"})
     ref = complete(world, clean)
     assert world.history()[:2] == [ref, world.ref]
@@ -78,21 +88,26 @@ def test_an_abandoned_publication_is_replaced(world: SparkWorld) -> None:
     assert abandoned in world.tags().values()
 
 
-def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_over_an_abandoned_publication_no_change_returns_to_the_input(
+    world: RealSparkWorld,
+) -> None:
     abandoned = world.commit("main", {"data/left.txt": "over"})
     assert complete(world, do_nothing) == world.ref
     world.assert_at(world.ref)
     assert abandoned in world.tags().values()
 
 
+@ALSO_ON_A_CLUSTER
 @BODIES
-def test_a_target_two_commits_on_is_fenced(world: SparkWorld, body: SparkBody) -> None:
+def test_a_target_two_commits_on_is_fenced(world: RealSparkWorld, body: SparkBody) -> None:
     world.commit("main", {"data/one.txt": "1"})
     world.commit("main", {"data/two.txt": "2"})
     assert "neither the input" in fail(world, body, "PublishFenceError").reason
 
 
-def test_an_attempt_that_became_stale_publishes_nothing(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_an_attempt_that_became_stale_publishes_nothing(world: RealSparkWorld) -> None:
     workflow = world.start()
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
@@ -105,7 +120,8 @@ def test_an_attempt_that_became_stale_publishes_nothing(world: SparkWorld) -> No
     world.assert_at(world.ref)
 
 
-def test_a_killed_workers_publication_is_replaced_by_the_retry(world: SparkWorld) -> None:
+@ALSO_ON_A_CLUSTER
+def test_a_killed_workers_publication_is_replaced_by_the_retry(world: RealSparkWorld) -> None:
     workflow = world.start()
     first = world.claim()
     assert isinstance(world.run(world.spark_job(clean), first), Completed)
@@ -132,7 +148,7 @@ def test_a_killed_workers_publication_is_replaced_by_the_retry(world: SparkWorld
     assert len(world.rows("data/clean")) == 1
 
 
-def test_a_write_that_lands_after_the_commit_is_not_published(world: SparkWorld) -> None:
+def test_a_write_that_lands_after_the_commit_is_not_published(world: RealSparkWorld) -> None:
     """Merged is the commit that was checked; what the branch holds by then does not count."""
 
     def write_more() -> None:

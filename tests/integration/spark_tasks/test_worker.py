@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.spark_tasks.world import EVENTS, HERE, SparkWorld
-from integration.worker.conftest import site
-from integration.worker.harness import WorkerSite, until
+from support.spark_world import EVENTS, RealSparkWorld
+from support.waiting import until
+from support.workers import WorkerSite
 
-__all__ = ["site"]
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -22,7 +21,7 @@ ORDERS = [
 ]
 
 
-def test_the_example_runs_in_a_worker(site: WorkerSite, world: SparkWorld) -> None:
+def test_the_example_runs_in_a_worker(site: WorkerSite, world: RealSparkWorld) -> None:
     site.world, site.home, site.targets = world, EXAMPLES, ("daily_revenue",)
     world.put_table("main", "sales/orders/part-0.parquet", ORDERS)
     world.ref = world.commit("main", {})
@@ -41,9 +40,9 @@ def test_the_example_runs_in_a_worker(site: WorkerSite, world: SparkWorld) -> No
 
 
 def test_whatever_ends_an_attempt_ends_its_work_on_spark(
-    site: WorkerSite, world: SparkWorld
+    site: WorkerSite, world: RealSparkWorld
 ) -> None:
-    site.world, site.home, site.targets = world, HERE, ("spark_bodies",)
+    site.world, site.targets = world, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
 
     def interrupted() -> list[int]:

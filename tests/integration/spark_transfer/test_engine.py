@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from integration.spark_transfer.engines import Body, Engines
-from integration.transfer.lake import Lake
-from integration.transfer.test_round_trip import ODD_NAMES
 from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.transfer.engines import TransferEngine
 from perago.transfer.partition import Bounds
+from support.engines import Body, Engines
+from support.lake_repository import LakeRepository
+from support.trees import ODD_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def engines(lake: Lake, session: SparkSession) -> Engines:
-    return Engines(lake, session)
+def engines(lake: LakeRepository, spark_session: SparkSession) -> Engines:
+    return Engines(lake, spark_session)
 
 
 def test_odd_names_markers_and_folders_that_become_files_come_out_the_same(
@@ -184,13 +184,13 @@ def stage_what_still_changes(engines: Engines, engine: TransferEngine, ref: str)
 
 
 def test_a_refused_login_in_a_task_is_denied_as_in_this_process(
-    engines: Engines, session: SparkSession, lake: Lake
+    engines: Engines, spark_session: SparkSession, lake: LakeRepository
 ) -> None:
     for number in range(3):
         lake.put(f"k{number}", b"x")
     ref = lake.commit()
     wrong = replace(lake.connection, secret_access_key=SecretStr("wrong"))
-    stranger = Engines(replace(lake, connection=wrong), session)
+    stranger = Engines(replace(lake, connection=wrong), spark_session)
     # The worker itself may look at the tree, to divide it; its tasks may not.
     in_tasks = replace(stranger.spark, store=lake.objects)
     found = []

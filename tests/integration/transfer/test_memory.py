@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from integration.transfer import measured
-from integration.transfer.lake import Lake
+from support import measured
+from support.lake_repository import LakeRepository
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.alone, pytest.mark.timeout(300)]
 
 SMALL, LARGE = 40 << 20, 160 << 20
 # Buffers that an allocator keeps differ from run to run; a copy of the object would be 120 MB.
 TOLERANCE_MB = 60
 
 
-def peak_mb(lake: Lake, way: str, objects: list[tuple[str, int]], folder: Path) -> int:
+def peak_mb(lake: LakeRepository, way: str, objects: list[tuple[str, int]], folder: Path) -> int:
     """The peak memory of a process that moves some objects."""
     folder.mkdir()
     order = {
@@ -47,7 +47,7 @@ def peak_mb(lake: Lake, way: str, objects: list[tuple[str, int]], folder: Path) 
 
 @pytest.mark.parametrize("key", ["object", "through\tthe API"])
 def test_memory_does_not_grow_with_the_size_of_an_object(
-    lake: Lake, tmp_path: Path, key: str
+    lake: LakeRepository, tmp_path: Path, key: str
 ) -> None:
     """The peer held whole files: one upload of 400 MB took it from 77 to 878 MB."""
     small, large = [(f"small {key}", SMALL)], [(f"large {key}", LARGE)]
@@ -65,7 +65,7 @@ def test_memory_does_not_grow_with_the_size_of_an_object(
 
 
 def test_memory_does_not_grow_with_the_number_of_middling_objects(
-    lake: Lake, tmp_path: Path
+    lake: LakeRepository, tmp_path: Path
 ) -> None:
     """Thirty-two threads with an object of 12 MB each would hold 384 MB, twice while joining."""
     few = [(f"few/{number}", 12 << 20) for number in range(4)]

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from integration.transfer.lake import Lake
-from integration.transfer.proxy import FaultProxy
 from perago.connections import LakeFSConnection
 from perago.errors import (
     BackendDeniedError,
@@ -24,27 +22,29 @@ from perago.errors import (
     NotFoundError,
 )
 from perago.transfer.engine import Engine
+from support.fault_proxy import FaultProxy
+from support.lake_repository import LakeRepository
 
 pytestmark = pytest.mark.servers
 
 CONTENT = os.urandom(300_000)
 LARGE = os.urandom(20 << 20)
-Request = Callable[[Lake, Path], object]
+Request = Callable[[LakeRepository, Path], object]
 
 
-def _list(lake: Lake, _: Path) -> object:
+def _list(lake: LakeRepository, _: Path) -> object:
     return list(lake.objects.list(lake.repository, "main", ""))
 
 
 def _read(key: str, size: int) -> Request:
-    def read(lake: Lake, _: Path) -> object:
+    def read(lake: LakeRepository, _: Path) -> object:
         return b"".join(bytes(p) for p in lake.objects.read(lake.repository, "main", key, size))
 
     return read
 
 
 def _write(key: str, **metadata: str) -> Request:
-    def write(lake: Lake, source: Path) -> None:
+    def write(lake: LakeRepository, source: Path) -> None:
         lake.objects.write(
             lake.repository, "main", key, source, content_type="a/b", metadata=metadata
         )
@@ -52,13 +52,13 @@ def _write(key: str, **metadata: str) -> Request:
     return write
 
 
-def _write_large(lake: Lake, source: Path) -> None:
+def _write_large(lake: LakeRepository, source: Path) -> None:
     """In parts, which are begun and ended by requests of their own."""
     large = source.with_name("large-source")
     lake.objects.write(lake.repository, "main", "new", large, content_type="a/b", metadata={})
 
 
-def _delete(lake: Lake, _: Path) -> None:
+def _delete(lake: LakeRepository, _: Path) -> None:
     lake.objects.delete(lake.repository, "main", ["small", "not there"])
 
 
@@ -77,7 +77,7 @@ every_request = pytest.mark.parametrize("request_name", REQUESTS)
 
 
 @pytest.fixture
-def filled(lake: Lake, tmp_path: Path) -> Lake:
+def filled(lake: LakeRepository, tmp_path: Path) -> LakeRepository:
     large = tmp_path / "large-source"
     large.write_bytes(LARGE)
     lake.put("small", CONTENT)
@@ -95,7 +95,7 @@ def source(tmp_path: Path) -> Path:
 
 @every_request
 def test_one_503_does_not_fail_the_attempt(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     """The peer's weakness 7: no retries, one 503 fails the attempt."""
     proxy.refuse(3)
@@ -107,7 +107,7 @@ def test_one_503_does_not_fail_the_attempt(
 @every_request
 @pytest.mark.parametrize("after", [0, 40], ids=["before the answer", "in its headers"])
 def test_a_connection_that_is_cut_is_tried_again(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str, after: int
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str, after: int
 ) -> None:
     proxy.cut(1, after=after)
     answer = REQUESTS[request_name](filled.through(proxy.endpoint), source)
@@ -117,7 +117,7 @@ def test_a_connection_that_is_cut_is_tried_again(
 
 @pytest.mark.parametrize("request_name", ["list", "read", "read large", "read through the API"])
 def test_a_connection_that_is_cut_in_the_middle_of_the_content_is_tried_again(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     proxy.cut(2, after=600 if request_name == "list" else 100_000)
     answer = REQUESTS[request_name](filled.through(proxy.endpoint), source)
@@ -125,7 +125,7 @@ def test_a_connection_that_is_cut_in_the_middle_of_the_content_is_tried_again(
     _assert_done(filled, request_name, answer)
 
 
-def _assert_done(lake: Lake, request_name: str, answer: object) -> None:
+def _assert_done(lake: LakeRepository, request_name: str, answer: object) -> None:
     listed = lake.listing()
     if request_name == "list":
         assert answer == list(listed.values())
@@ -141,7 +141,7 @@ def _assert_done(lake: Lake, request_name: str, answer: object) -> None:
 
 @every_request
 def test_a_lakefs_that_stays_away_fails_in_bounded_time(
-    filled: Lake, source: Path, request_name: str
+    filled: LakeRepository, source: Path, request_name: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -153,7 +153,7 @@ def test_a_lakefs_that_stays_away_fails_in_bounded_time(
 
 @every_request
 def test_a_lakefs_that_answers_503_for_ever_fails_in_bounded_time(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     proxy.refuse(1_000_000)
     with pytest.raises(BackendUnavailableError, match="503"):
@@ -163,7 +163,7 @@ def test_a_lakefs_that_answers_503_for_ever_fails_in_bounded_time(
 
 @every_request
 def test_a_silent_server_does_not_block_for_ever(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     """The peer's weakness 7: no timeouts, a silent server blocks for ever."""
     proxy.keep_still(1_000_000)
@@ -176,7 +176,7 @@ def test_a_silent_server_does_not_block_for_ever(
 
 @every_request
 def test_a_request_that_is_never_answered_is_asked_again(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     proxy.keep_still(1)
     answer = REQUESTS[request_name](filled.through(proxy.endpoint, read_timeout=1.0), source)
@@ -184,7 +184,9 @@ def test_a_request_that_is_never_answered_is_asked_again(
     _assert_done(filled, request_name, answer)
 
 
-def test_a_whole_attempt_lives_through_an_unsteady_server(filled: Lake, proxy: FaultProxy) -> None:
+def test_a_whole_attempt_lives_through_an_unsteady_server(
+    filled: LakeRepository, proxy: FaultProxy
+) -> None:
     ref = filled.commit()
     unsteady = filled.through(proxy.endpoint)
     proxy.refuse(5)
@@ -201,7 +203,7 @@ def test_a_whole_attempt_lives_through_an_unsteady_server(filled: Lake, proxy: F
 
 
 @pytest.fixture
-def denied(filled: Lake) -> Lake:
+def denied(filled: LakeRepository) -> LakeRepository:
     wrong = replace(filled.connection, secret_access_key=SecretStr("a-wrong-secret-key"))
     return replace(filled, connection=wrong)
 
@@ -214,7 +216,7 @@ def _assert_tells_no_secret(told: str, connection: LakeFSConnection) -> None:
 
 @every_request
 def test_wrong_credentials_are_named_as_such_and_never_shown(
-    denied: Lake, source: Path, request_name: str
+    denied: LakeRepository, source: Path, request_name: str
 ) -> None:
     with pytest.raises(BackendDeniedError) as caught:
         REQUESTS[request_name](denied, source)
@@ -224,7 +226,7 @@ def test_wrong_credentials_are_named_as_such_and_never_shown(
 
 @every_request
 def test_no_secret_is_in_the_error_of_an_outage(
-    filled: Lake, proxy: FaultProxy, source: Path, request_name: str
+    filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
     proxy.refuse(1_000_000)
     with pytest.raises(BackendUnavailableError) as caught:
@@ -233,7 +235,7 @@ def test_no_secret_is_in_the_error_of_an_outage(
     _assert_tells_no_secret(told, filled.connection)
 
 
-def test_no_secret_is_in_a_representation(lake: Lake) -> None:
+def test_no_secret_is_in_a_representation(lake: LakeRepository) -> None:
     objects = lake.objects
     lake.put("a", b"x")
     told = repr(lake.connection) + str(lake.connection) + repr(objects) + repr(Engine(objects))
@@ -248,7 +250,7 @@ def test_an_endpoint_with_a_password_is_refused_without_repeating_it() -> None:
 
 @pytest.mark.parametrize("request_name", ["read", "write", "write through the API"])
 def test_a_repository_that_is_not_there_is_said_at_once(
-    lake: Lake, source: Path, request_name: str
+    lake: LakeRepository, source: Path, request_name: str
 ) -> None:
     missing = replace(lake, repository="no-such-repository")
     with pytest.raises(NotFoundError) as caught:
@@ -256,7 +258,7 @@ def test_a_repository_that_is_not_there_is_said_at_once(
     assert "Debug source" not in str(caught.value)
 
 
-def test_an_address_that_is_not_lakefs_is_refused(lake: Lake) -> None:
+def test_an_address_that_is_not_lakefs_is_refused(lake: LakeRepository) -> None:
     elsewhere = lake.through(lake.connection.server + "/not-the-api", retry_seconds=0.5)
     with pytest.raises((BackendRefusedError, BackendUnavailableError)):
         _list(elsewhere, Path())

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
-from integration.transfer.lake import Lake
 from perago.errors import ProjectionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
-from perago.transfer.scan import scan
+from support.lake_repository import LakeRepository
+from support.trees import ODD_NAMES, contents
 
 pytestmark = pytest.mark.servers
 
-ODD_NAMES = [
-    *["with space", " leading", "trailing ", "#hash", "ques?tion", "per%cent", "%2F", "%2e%2e"],
-    *["plus+and&semi;", "quo'te\"s", "brack[et]s{}", "star*pipe|", "back\\slash", "<a>:^~`"],
-    *["größe", "日本語", "e\u0301", "\U0001f600", "\u2028", "\x85", "\ufeffbom"],
-    *["new\nline", "tab\there", "bell\x07", "del\x7f", "cr\r"],
-    *[".hidden", "..two", "...", "-rf", "--delete", "~", "a=b,c@d$e!"],
-]
 
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path: (folder / path).read_bytes() for path in scan(folder).files}
-
-
-def test_odd_keys_come_down_and_go_up_unchanged(lake: Lake) -> None:
+def test_odd_keys_come_down_and_go_up_unchanged(lake: LakeRepository) -> None:
     for number, name in enumerate(ODD_NAMES):
         lake.put(f"data/{name}", b"%d" % number)
         lake.put(f"data/in/{name}/inner", b"in %d" % number)
@@ -52,7 +39,9 @@ def test_odd_keys_come_down_and_go_up_unchanged(lake: Lake) -> None:
         assert lake.content(f"data/{name}", branch) == b"changed " + os.fsencode(name)
 
 
-def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(lake: Lake) -> None:
+def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(
+    lake: LakeRepository,
+) -> None:
     longest = "/".join(["d" * 200] * 5) + "/" + "é" * 9 + "x"
     ref = lake.commit()
     with lake.workspace(ref) as workspace:
@@ -67,7 +56,9 @@ def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(lake: 
             workspace.changes()
 
 
-def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(lake: Lake) -> None:
+def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(
+    lake: LakeRepository,
+) -> None:
     """The peer's weakness 12: ``dir/``, ``a//b`` and ``a`` beside ``a/b`` misreported."""
     bad = ["a//b", "../up", "in/../side", "file/child", "x" * 256]
     for key in [*bad, "file", "good", "dir/below"]:
@@ -83,7 +74,9 @@ def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(la
         assert repr(f"p/{key}") in str(caught.value)
 
 
-def test_directory_markers_become_folders_and_survive_while_the_folder_does(lake: Lake) -> None:
+def test_directory_markers_become_folders_and_survive_while_the_folder_does(
+    lake: LakeRepository,
+) -> None:
     """The peer's weakness 12: an object ``dir/`` fails with a misleading error."""
     for key in ("p/", "p/kept/", "p/kept/deep/", "p/removed/"):
         lake.put_marker(key)
@@ -98,7 +91,7 @@ def test_directory_markers_become_folders_and_survive_while_the_folder_does(lake
     assert set(lake.listing(branch)) == {"p/", "p/kept/", "p/kept/deep/", "p/kept/file"}
 
 
-def test_prefix_audio_neither_lists_nor_deletes_audio_archive(lake: Lake) -> None:
+def test_prefix_audio_neither_lists_nor_deletes_audio_archive(lake: LakeRepository) -> None:
     """The peer's weakness 13: prefix ``audio`` lists ``audio-archive/``."""
     for key in ("audio/a", "audio-archive/b", "audio.txt", "audiobook/c"):
         lake.put(key, b"x")
@@ -111,7 +104,9 @@ def test_prefix_audio_neither_lists_nor_deletes_audio_archive(lake: Lake) -> Non
     assert set(lake.listing(branch)) == {"audio-archive/b", "audio.txt", "audiobook/c"}
 
 
-def test_the_whole_repository_comes_without_its_actions_and_without_the_marker(lake: Lake) -> None:
+def test_the_whole_repository_comes_without_its_actions_and_without_the_marker(
+    lake: LakeRepository,
+) -> None:
     for key in ("a", "deep/b", ".perago-attempt.json"):
         lake.put(key, b"x")
     # A real one: LakeFS reads whatever is there with each commit.
@@ -129,7 +124,7 @@ def test_the_whole_repository_comes_without_its_actions_and_without_the_marker(l
     assert lake.content(".perago-attempt.json", branch) == b"x"
 
 
-def test_a_body_that_writes_actions_fails_before_anything_is_staged(lake: Lake) -> None:
+def test_a_body_that_writes_actions_fails_before_anything_is_staged(lake: LakeRepository) -> None:
     with lake.workspace(lake.commit()) as workspace:
         (workspace.data / "_lakefs_actions").mkdir()
         (workspace.data / "_lakefs_actions" / "evil.yaml").write_bytes(b"x")
@@ -137,7 +132,7 @@ def test_a_body_that_writes_actions_fails_before_anything_is_staged(lake: Lake) 
             workspace.changes()
 
 
-def test_a_file_may_become_a_folder_and_a_folder_a_file(lake: Lake) -> None:
+def test_a_file_may_become_a_folder_and_a_folder_a_file(lake: LakeRepository) -> None:
     lake.put("file", b"1")
     lake.put("folder/x", b"2")
     ref = lake.commit()
@@ -151,7 +146,7 @@ def test_a_file_may_become_a_folder_and_a_folder_a_file(lake: Lake) -> None:
     assert set(lake.listing(branch)) == {"file/x", "folder"}
 
 
-def test_empty_files_come_and_go_and_empty_folders_are_not_published(lake: Lake) -> None:
+def test_empty_files_come_and_go_and_empty_folders_are_not_published(lake: LakeRepository) -> None:
     lake.put("empty", b"")
     ref = lake.commit()
     with lake.workspace(ref) as workspace:
@@ -166,7 +161,9 @@ def test_empty_files_come_and_go_and_empty_folders_are_not_published(lake: Lake)
     }
 
 
-def test_a_rewrite_with_the_same_content_is_no_change_because_the_hash_decides(lake: Lake) -> None:
+def test_a_rewrite_with_the_same_content_is_no_change_because_the_hash_decides(
+    lake: LakeRepository,
+) -> None:
     lake.put("a", b"same")
     lake.put("b", b"same")
     with lake.workspace(lake.commit()) as workspace:
@@ -176,7 +173,9 @@ def test_a_rewrite_with_the_same_content_is_no_change_because_the_hash_decides(l
         assert not workspace.changes()
 
 
-def test_a_rewrite_of_the_same_size_right_after_the_download_is_a_change(lake: Lake) -> None:
+def test_a_rewrite_of_the_same_size_right_after_the_download_is_a_change(
+    lake: LakeRepository,
+) -> None:
     lake.put("a", b"one")
     with lake.workspace(lake.commit()) as workspace:
         file = workspace.data / "a"
@@ -188,7 +187,7 @@ def test_a_rewrite_of_the_same_size_right_after_the_download_is_a_change(lake: L
 
 
 def test_an_emptied_workspace_deletes_everything_only_when_it_is_the_folder_we_made(
-    lake: Lake,
+    lake: LakeRepository,
 ) -> None:
     """The peer's weakness 2: a swept folder is published as an empty branch."""
     lake.put("a", b"x")
@@ -203,7 +202,7 @@ def test_an_emptied_workspace_deletes_everything_only_when_it_is_the_folder_we_m
         assert workspace.changes().collect().deletes == ("a",)
 
 
-def test_a_file_that_changes_after_the_scan_is_never_published(lake: Lake) -> None:
+def test_a_file_that_changes_after_the_scan_is_never_published(lake: LakeRepository) -> None:
     ref = lake.commit()
     with lake.workspace(ref) as workspace:
         file = workspace.data / "log"
@@ -214,7 +213,7 @@ def test_a_file_that_changes_after_the_scan_is_never_published(lake: Lake) -> No
             workspace.stage(plan, lake.staging(ref))
 
 
-def test_a_file_swapped_for_a_link_after_the_scan_is_never_published(lake: Lake) -> None:
+def test_a_file_swapped_for_a_link_after_the_scan_is_never_published(lake: LakeRepository) -> None:
     ref = lake.commit()
     with lake.workspace(ref) as workspace:
         file = workspace.data / "f"

@@ -10,16 +10,16 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from integration.transfer.lake import Lake
-from integration.transfer.proxy import FaultProxy
 from perago.transfer.inventory import RemoteObject
+from support.fault_proxy import FaultProxy
+from support.lake_repository import LakeRepository
 
 pytestmark = pytest.mark.servers
 
 MANY = 2_100
 
 
-def gateway(lake: Lake) -> S3Store:
+def gateway(lake: LakeRepository) -> S3Store:
     """Somebody else's S3 client."""
     return S3Store(
         lake.repository,
@@ -36,7 +36,7 @@ def labels(item: RemoteObject) -> tuple[str, dict[str, str]]:
 
 
 def test_more_objects_than_two_pages_come_down_and_are_deleted_in_few_calls(
-    lake: Lake, proxy: FaultProxy
+    lake: LakeRepository, proxy: FaultProxy
 ) -> None:
     with lake.workspace(lake.commit()) as workspace:
         for number in range(MANY):
@@ -60,12 +60,12 @@ def test_more_objects_than_two_pages_come_down_and_are_deleted_in_few_calls(
     assert lake.listing(staging.branch) == {}
 
 
-def _committed(lake: Lake, branch: str) -> str:
+def _committed(lake: LakeRepository, branch: str) -> str:
     creation = lakefs_sdk.CommitCreation(message="test")
     return str(lake.client.commits_api.commit(lake.repository, branch, creation).id)
 
 
-def test_only_changed_files_are_uploaded(lake: Lake, proxy: FaultProxy) -> None:
+def test_only_changed_files_are_uploaded(lake: LakeRepository, proxy: FaultProxy) -> None:
     for number in range(50):
         lake.put(f"f{number:02}", b"%d" % number)
     ref = lake.commit()
@@ -83,7 +83,7 @@ def test_only_changed_files_are_uploaded(lake: Lake, proxy: FaultProxy) -> None:
     assert {key for key in after if after[key] != before.get(key)} == {"f07", "new"}
 
 
-def test_an_unchanged_multipart_object_is_not_uploaded_again(lake: Lake) -> None:
+def test_an_unchanged_multipart_object_is_not_uploaded_again(lake: LakeRepository) -> None:
     """Its checksum is no hash of its content, so only a hash taken here can tell."""
     content = os.urandom(12 << 20)
     obstore.put(gateway(lake), "main/big", content, use_multipart=True, chunk_size=6 << 20)
@@ -94,7 +94,7 @@ def test_an_unchanged_multipart_object_is_not_uploaded_again(lake: Lake) -> None
         assert not workspace.changes()
 
 
-def test_untouched_files_keep_content_type_and_user_metadata(lake: Lake) -> None:
+def test_untouched_files_keep_content_type_and_user_metadata(lake: LakeRepository) -> None:
     """The peer's weakness 6: untouched files lose content type and user metadata."""
     lake.put("api", b"1", "text/csv", owner="me", **{"Mixed-Case": "Größe\n"})
     _put_through_gateway(lake, "gateway")
@@ -110,7 +110,7 @@ def test_untouched_files_keep_content_type_and_user_metadata(lake: Lake) -> None
     assert before["api"].metadata == {"owner": "me", "Mixed-Case": "Größe\n"}
 
 
-def test_changed_files_keep_content_type_and_user_metadata(lake: Lake) -> None:
+def test_changed_files_keep_content_type_and_user_metadata(lake: LakeRepository) -> None:
     lake.put("api", b"1", "text/csv", owner="me", **{"Mixed-Case": "Größe\n"})
     lake.put("control\tcharacter", b"1", "text/html; charset=utf-8", owner="me")
     lake.put("plain", b"1", "application/vnd.x+json")
@@ -133,13 +133,13 @@ def test_changed_files_keep_content_type_and_user_metadata(lake: Lake) -> None:
     assert attributes["owner"] == "gateway user"
 
 
-def _put_through_gateway(lake: Lake, key: str) -> None:
+def _put_through_gateway(lake: LakeRepository, key: str) -> None:
     attributes = {"Content-Type": "audio/wav", "owner": "gateway user"}
     obstore.put(gateway(lake), f"main/{key}", b"2", attributes=attributes)
 
 
 def test_a_large_changed_file_keeps_content_type_and_user_metadata(
-    lake: Lake, tmp_path: Path
+    lake: LakeRepository, tmp_path: Path
 ) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(20 << 20))
@@ -154,7 +154,7 @@ def test_a_large_changed_file_keeps_content_type_and_user_metadata(
 
 
 def test_variables_for_aws_in_the_environment_do_not_reach_the_gateway(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: LakeRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -8,9 +8,9 @@ import signal
 import psutil
 import pytest
 
-from acceptance.world import SEED
-from integration.worker.harness import Worker, WorkerSite, until
-from integration.worker.test_signals import PHASES
+from support.real_world import SEED
+from support.waiting import until
+from support.workers import PHASES, Worker, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.world import SEED, Servers
-from integration.worker.conftest import site_on
-from integration.worker.harness import WorkerSite, until
 from perago import dev
+from support.real_world import SEED, Servers
+from support.waiting import until
+from support.workers import PHASES, WorkerSite, site_on
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+# They stop the run's servers.
+pytestmark = [pytest.mark.servers, pytest.mark.alone, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_lakefs_gone_at_the_merge_fails_closed_and_the_retry_publishes(
     stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
-    site.lakefs.hold(r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main")
+    site.lakefs.hold(PHASES["publish"])
     worker = site.start()
     workflow = site.workflow()
     assert site.lakefs.reached.wait(60), worker.log_text()

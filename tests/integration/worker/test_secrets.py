@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import psutil
 import pytest
 
-from integration.worker.harness import WorkerSite
+from support.workers import TASK_MODULES, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 
@@ -32,16 +35,11 @@ def test_the_secret_is_nowhere_to_be_seen(site: WorkerSite) -> None:
 
 
 def test_wrong_credentials_end_the_start_with_3_and_show_nothing(site: WorkerSite) -> None:
-    import subprocess
-    import sys
-
-    from integration.worker.harness import HERE
-
     wrong = "not-the-secret-at-all"
     environment = {**site.environment(), "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": wrong}
     ended = subprocess.run(
         [sys.executable, "-m", "perago", "start", "bodies", "--register"],
-        cwd=HERE,
+        cwd=TASK_MODULES,
         env=environment,
         capture_output=True,
         text=True,
@@ -54,11 +52,6 @@ def test_wrong_credentials_end_the_start_with_3_and_show_nothing(site: WorkerSit
 
 
 def test_everything_missing_is_listed_at_once_with_2(site: WorkerSite) -> None:
-    import subprocess
-    import sys
-
-    from integration.worker.harness import HERE
-
     environment = {
         key: value
         for key, value in site.environment().items()
@@ -67,7 +60,7 @@ def test_everything_missing_is_listed_at_once_with_2(site: WorkerSite) -> None:
     environment["HOME"] = str(site.folder)
     ended = subprocess.run(
         [sys.executable, "-m", "perago", "start", "bodies"],
-        cwd=HERE,
+        cwd=TASK_MODULES,
         env=environment,
         capture_output=True,
         text=True,

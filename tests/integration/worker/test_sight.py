@@ -7,7 +7,8 @@ import socket
 import httpx
 import pytest
 
-from integration.worker.harness import WorkerSite, until
+from support.waiting import until
+from support.workers import WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(120)]
 

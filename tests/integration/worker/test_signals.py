@@ -7,14 +7,10 @@ import signal
 import psutil
 import pytest
 
-from integration.worker.harness import WorkerSite, until
+from support.waiting import until
+from support.workers import PHASES, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
-
-STAGING_WRITE = r"PUT /repo-\w+/perago-staging"
-DOWNLOAD = r"GET /repo-\w+/[0-9a-f]{64}/data/"
-MERGE = r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main"
-PHASES = {"download": DOWNLOAD, "staging": STAGING_WRITE, "publish": MERGE}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
@@ -107,7 +103,7 @@ def test_a_double_signal_outside_publish_hands_back(site: WorkerSite, phase: str
 
 
 def test_a_double_signal_in_publish_waits_for_it(site: WorkerSite) -> None:
-    site.lakefs.hold(MERGE)
+    site.lakefs.hold(PHASES["publish"])
     worker = site.start()
     workflow = site.workflow()
     assert site.lakefs.reached.wait(60)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run_perago, run_python, start_python
 from perago import errors
 from perago.errors import PeragoError
+from support.command_line import run_perago, run_python, start_python
 
 RAISING = """
 import sys

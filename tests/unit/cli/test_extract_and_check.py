@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run_perago
+from support.command_line import run_perago
 
 GOOD = """\
 from __future__ import annotations

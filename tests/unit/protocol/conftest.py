@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from unit.protocol.bench import World
+from support.memory_world import InMemoryWorld
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
+def world() -> Iterator[InMemoryWorld]:
+    made = InMemoryWorld()
     yield made
     # A fault that never happened would leave its test proving nothing.
     assert made.faults.pending == []

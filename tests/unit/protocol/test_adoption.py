@@ -10,14 +10,14 @@ from pydantic import BaseModel, SecretStr, computed_field
 from perago.errors import StaleAttemptError
 from perago.protocol.job import Job, Policy
 from perago.testing import followed_by
-from unit.protocol.bench import REPOSITORY, Files, Result, World, completed, failed, writes
+from support.memory_world import REPOSITORY, Files, InMemoryWorld, Result, completed, failed, writes
 
 
 class Ran(Exception):  # noqa: N818  an event, not an error
     """The body ran, so nothing was adopted."""
 
 
-def first(world: World, text: str = "the first") -> Job:
+def first(world: InMemoryWorld, text: str = "the first") -> Job:
     def body(files: Files) -> Result:
         files["b"] = b"2"
         return Result(text=text)
@@ -25,14 +25,14 @@ def first(world: World, text: str = "the first") -> Job:
     return world.job(body, recovery="adopt")
 
 
-def must_not_run(world: World, **job: Any) -> Job:
+def must_not_run(world: InMemoryWorld, **job: Any) -> Job:
     def body(_: Files) -> None:
         raise Ran
 
     return world.job(body, recovery="adopt", **job)
 
 
-def test_a_retry_completes_at_once_with_commit_and_result(world: World) -> None:
+def test_a_retry_completes_at_once_with_commit_and_result(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     head = world.head.id
     output = completed(world.run(must_not_run(world), retry))
@@ -41,7 +41,7 @@ def test_a_retry_completes_at_once_with_commit_and_result(world: World) -> None:
     assert world.tags == {}
 
 
-def test_a_later_retry_finds_the_publication_of_an_earlier_one(world: World) -> None:
+def test_a_later_retry_finds_the_publication_of_an_earlier_one(world: InMemoryWorld) -> None:
     second = world.publish_and_die(first(world))
     world.clock.advance(60)
     world.conductor.decide(second.claim.attempt.workflow_instance_id)
@@ -50,14 +50,14 @@ def test_a_later_retry_finds_the_publication_of_an_earlier_one(world: World) -> 
     completed(world.run(must_not_run(world), third))
 
 
-def test_what_replaced_a_publication_can_be_adopted_too(world: World) -> None:
+def test_what_replaced_a_publication_can_be_adopted_too(world: InMemoryWorld) -> None:
     second = world.publish_and_die(world.job(writes(old=b"1")))
     third = world.publish_and_die(first(world, "the second"), second)
     output = completed(world.run(must_not_run(world), third))
     assert output["result"] == {"text": "the second"}
 
 
-def test_adoption_passes_the_attempt_fence(world: World) -> None:
+def test_adoption_passes_the_attempt_fence(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     workflow_id = retry.claim.attempt.workflow_instance_id
     end = followed_by(lambda: world.conductor.terminate(workflow_id))
@@ -65,36 +65,36 @@ def test_adoption_passes_the_attempt_fence(world: World) -> None:
     failed(world.run(must_not_run(world), retry), StaleAttemptError)
 
 
-def test_a_first_attempt_adopts_nothing(world: World) -> None:
+def test_a_first_attempt_adopts_nothing(world: InMemoryWorld) -> None:
     completed(world.run(first(world)))
     failed(world.run(must_not_run(world), world.deliver()), Ran)
 
 
-def test_a_task_that_does_not_ask_for_it_adopts_nothing(world: World) -> None:
+def test_a_task_that_does_not_ask_for_it_adopts_nothing(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     output = completed(world.run(world.job(writes(new=b"1")), retry))
     assert output["result"] == {"text": "done"}
     assert "data/new" in world.contents()
 
 
-def test_a_predecessor_that_recorded_no_result_is_replaced(world: World) -> None:
+def test_a_predecessor_that_recorded_no_result_is_replaced(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(b=b"2")))
     failed(world.run(must_not_run(world), retry), Ran)
 
 
-def test_other_params_are_not_adopted(world: World) -> None:
+def test_other_params_are_not_adopted(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     retry.payload["params"] = {"n": 2}
     failed(world.run(must_not_run(world), retry), Ran)
 
 
-def test_another_input_is_not_adopted(world: World) -> None:
+def test_another_input_is_not_adopted(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     retry.payload["workspace"]["ref"] = world.head.id
     failed(world.run(must_not_run(world), retry), Ran)
 
 
-def test_another_logical_task_is_not_adopted(world: World) -> None:
+def test_another_logical_task_is_not_adopted(world: InMemoryWorld) -> None:
     completed(world.run(first(world)))
     delivery = world.deliver(reference_name="other")
     world.clock.advance(60)
@@ -102,7 +102,7 @@ def test_another_logical_task_is_not_adopted(world: World) -> None:
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_another_iteration_is_not_adopted(world: World) -> None:
+def test_another_iteration_is_not_adopted(world: InMemoryWorld) -> None:
     completed(world.run(first(world)))
     delivery = world.deliver(iteration=2)
     world.clock.advance(60)
@@ -110,13 +110,13 @@ def test_another_iteration_is_not_adopted(world: World) -> None:
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_a_commit_on_top_of_the_publication_prevents_adoption(world: World) -> None:
+def test_a_commit_on_top_of_the_publication_prevents_adoption(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     world.commit({"data/person": b"1"})
     failed(world.run(must_not_run(world), retry), Ran)
 
 
-def test_a_copied_record_on_top_of_the_publication_is_not_adopted(world: World) -> None:
+def test_a_copied_record_on_top_of_the_publication_is_not_adopted(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     world.commit({"data/person": b"1"}, world.head.metadata)
     failed(world.run(must_not_run(world), retry), Ran)
@@ -138,7 +138,7 @@ def test_a_copied_record_on_top_of_the_publication_is_not_adopted(world: World) 
     ],
 )
 def test_each_field_of_the_record_alone_prevents_adoption(
-    world: World, field: str, value: str, adopted: bool
+    world: InMemoryWorld, field: str, value: str, adopted: bool
 ) -> None:
     retry = world.publish_and_die(first(world))
     metadata = {**world.head.metadata, f"perago.{field}": value}
@@ -151,7 +151,7 @@ def test_each_field_of_the_record_alone_prevents_adoption(
         failed(outcome, Ran)
 
 
-def test_a_claim_that_conductor_gave_away_since_is_not_adopted(world: World) -> None:
+def test_a_claim_that_conductor_gave_away_since_is_not_adopted(world: InMemoryWorld) -> None:
     """The predecessor was redelivered after it had published: its work may have been redone."""
     delivery = world.deliver()
     completed(world.run(first(world), delivery))
@@ -162,7 +162,7 @@ def test_a_claim_that_conductor_gave_away_since_is_not_adopted(world: World) -> 
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_a_rerun_is_never_adopted(world: World) -> None:
+def test_a_rerun_is_never_adopted(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
     completed(world.run(first(world), delivery))
@@ -171,7 +171,7 @@ def test_a_rerun_is_never_adopted(world: World) -> None:
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_a_rerun_of_a_retry_does_the_work_again(world: World) -> None:
+def test_a_rerun_of_a_retry_does_the_work_again(world: InMemoryWorld) -> None:
     """It still names the predecessor it once retried, whose publication is still there."""
     retry = world.publish_and_die(first(world))
     attempt = retry.claim.attempt
@@ -182,7 +182,7 @@ def test_a_rerun_of_a_retry_does_the_work_again(world: World) -> None:
     failed(world.run(must_not_run(world), again), Ran)
 
 
-def test_a_retry_after_a_rerun_does_not_adopt_what_came_before_it(world: World) -> None:
+def test_a_retry_after_a_rerun_does_not_adopt_what_came_before_it(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
     completed(world.run(first(world), delivery))
@@ -194,7 +194,7 @@ def test_a_retry_after_a_rerun_does_not_adopt_what_came_before_it(world: World) 
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_a_restart_is_never_adopted(world: World) -> None:
+def test_a_restart_is_never_adopted(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
     completed(world.run(first(world), delivery))
@@ -206,7 +206,7 @@ def test_a_restart_is_never_adopted(world: World) -> None:
     failed(world.run(must_not_run(world), world.poll()), Ran)
 
 
-def test_a_result_that_does_not_fit_the_model_any_more_is_not_adopted(world: World) -> None:
+def test_a_result_that_does_not_fit_the_model_any_more_is_not_adopted(world: InMemoryWorld) -> None:
     class Newer(BaseModel):
         number: int
 
@@ -214,7 +214,7 @@ def test_a_result_that_does_not_fit_the_model_any_more_is_not_adopted(world: Wor
     failed(world.run(must_not_run(world, result_model=Newer), retry), Ran)
 
 
-def test_a_result_that_is_too_large_is_published_but_not_recorded(world: World) -> None:
+def test_a_result_that_is_too_large_is_published_but_not_recorded(world: InMemoryWorld) -> None:
     world.policy = Policy(max_recorded_result_bytes=100)
     retry = world.publish_and_die(first(world, "x" * 200))
     assert "larger" in world.told("result_not_recorded")[0]["reason"]
@@ -251,7 +251,7 @@ class Computed(BaseModel):
     ids=["computed", "direct", "nested"],
 )
 def test_a_result_with_secret_fields_is_never_written_into_a_commit(
-    world: World, value: BaseModel
+    world: InMemoryWorld, value: BaseModel
 ) -> None:
     def body(files: Files) -> BaseModel:
         files["b"] = b"2"
@@ -265,6 +265,6 @@ def test_a_result_with_secret_fields_is_never_written_into_a_commit(
     failed(world.run(must_not_run(world, result_model=type(value)), retry), Ran)
 
 
-def test_a_result_is_recorded_only_where_adoption_is_asked_for(world: World) -> None:
+def test_a_result_is_recorded_only_where_adoption_is_asked_for(world: InMemoryWorld) -> None:
     completed(world.run(world.job(writes(b=b"2"))))
     assert "perago.result" not in world.head.metadata

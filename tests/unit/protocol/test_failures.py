@@ -24,19 +24,27 @@ from perago.errors import (
 )
 from perago.protocol.job import Policy
 from perago.testing import fails, preceded_by
-from unit.protocol.bench import Files, Result, World, assert_untouched, failed, raising, writes
+from support.memory_world import (
+    Files,
+    InMemoryWorld,
+    Result,
+    assert_untouched,
+    failed,
+    raising,
+    writes,
+)
 
 TERMINAL = "FAILED_WITH_TERMINAL_ERROR"
 BROKEN: Any = b"\xff"
 
 
-def test_a_failing_download_fails_the_attempt(world: World) -> None:
+def test_a_failing_download_fails_the_attempt(world: InMemoryWorld) -> None:
     world.faults.inject("objects.read", fails(BackendUnavailableError("down")))
     failed(world.run(world.job(writes(b=b"2"))), BackendUnavailableError)
     assert_untouched(world)
 
 
-def test_a_broken_pre_guardrail_is_terminal_and_the_body_does_not_run(world: World) -> None:
+def test_a_broken_pre_guardrail_is_terminal_and_the_body_does_not_run(world: InMemoryWorld) -> None:
     ran: list[Files] = []
     job = world.job(ran.append, pre=raising(GuardrailViolation("raw/ is empty")))
     assert failed(world.run(job), PreGuardrailViolation, TERMINAL).endswith("raw/ is empty")
@@ -44,14 +52,16 @@ def test_a_broken_pre_guardrail_is_terminal_and_the_body_does_not_run(world: Wor
     assert_untouched(world)
 
 
-def test_a_broken_post_guardrail_is_a_plain_failure(world: World) -> None:
+def test_a_broken_post_guardrail_is_a_plain_failure(world: InMemoryWorld) -> None:
     job = world.job(writes(b=b"2"), post=raising(GuardrailViolation("clean/ is empty")))
     failed(world.run(job), PostGuardrailViolation)
     assert_untouched(world)
 
 
 @pytest.mark.parametrize("side", ["pre", "post"])
-def test_anything_else_a_guardrail_raises_is_a_plain_failure(world: World, side: str) -> None:
+def test_anything_else_a_guardrail_raises_is_a_plain_failure(
+    world: InMemoryWorld, side: str
+) -> None:
     broken: dict[str, Any] = {side: raising(OSError("disk"))}
     failed(world.run(world.job(writes(b=b"2"), **broken)), OSError)
     leaving: dict[str, Any] = {side: raising(SystemExit(1))}
@@ -71,18 +81,18 @@ def test_anything_else_a_guardrail_raises_is_a_plain_failure(world: World, side:
     ],
 )
 def test_what_a_body_raises_becomes_its_status(
-    world: World, raised: BaseException, reported: type[BaseException], status: str
+    world: InMemoryWorld, raised: BaseException, reported: type[BaseException], status: str
 ) -> None:
     failed(world.run(world.job(raising(raised))), reported, status)
     assert_untouched(world)
 
 
-def test_an_interrupted_process_is_no_outcome(world: World) -> None:
+def test_an_interrupted_process_is_no_outcome(world: InMemoryWorld) -> None:
     with pytest.raises(KeyboardInterrupt):
         world.run(world.job(raising(KeyboardInterrupt())))
 
 
-def test_a_failure_tells_type_message_hint_and_trace(world: World) -> None:
+def test_a_failure_tells_type_message_hint_and_trace(world: InMemoryWorld) -> None:
     outcome = world.run(world.job(raising(KeyError("missing"))))
     reason = failed(outcome, KeyError)
     assert reason == "KeyError: 'missing'"
@@ -97,7 +107,7 @@ def test_a_failure_tells_type_message_hint_and_trace(world: World) -> None:
     ids=repr,
 )
 def test_a_result_that_does_not_fit_its_model_fails_before_publishing(
-    world: World, value: object
+    world: InMemoryWorld, value: object
 ) -> None:
     def body(files: Files) -> object:
         files["b"] = b"2"
@@ -107,7 +117,7 @@ def test_a_result_that_does_not_fit_its_model_fails_before_publishing(
     assert_untouched(world)
 
 
-def test_a_result_that_is_no_json_fails_before_publishing(world: World) -> None:
+def test_a_result_that_is_no_json_fails_before_publishing(world: InMemoryWorld) -> None:
     class Numbers(BaseModel):
         n: float
 
@@ -119,7 +129,7 @@ def test_a_result_that_is_no_json_fails_before_publishing(world: World) -> None:
     assert_untouched(world)
 
 
-def test_an_output_that_is_too_large_fails_before_publishing(world: World) -> None:
+def test_an_output_that_is_too_large_fails_before_publishing(world: InMemoryWorld) -> None:
     world.policy = Policy(max_output_bytes=1000)
 
     def body(files: Files) -> Result:
@@ -130,7 +140,7 @@ def test_an_output_that_is_too_large_fails_before_publishing(world: World) -> No
     assert_untouched(world)
 
 
-def test_a_stale_attempt_fails_at_the_first_fence_with_nothing_staged(world: World) -> None:
+def test_a_stale_attempt_fails_at_the_first_fence_with_nothing_staged(world: InMemoryWorld) -> None:
     delivery = world.deliver()
 
     def body(files: Files) -> None:
@@ -143,7 +153,9 @@ def test_a_stale_attempt_fails_at_the_first_fence_with_nothing_staged(world: Wor
     assert_untouched(world)
 
 
-def test_a_stale_attempt_fails_at_the_second_fence_with_nothing_published(world: World) -> None:
+def test_a_stale_attempt_fails_at_the_second_fence_with_nothing_published(
+    world: InMemoryWorld,
+) -> None:
     delivery = world.deliver()
     workflow_id = delivery.claim.attempt.workflow_instance_id
     terminate = preceded_by(lambda: world.conductor.terminate(workflow_id))
@@ -153,14 +165,14 @@ def test_a_stale_attempt_fails_at_the_second_fence_with_nothing_published(world:
     assert_untouched(world)
 
 
-def test_a_stale_attempt_does_not_complete_a_no_op(world: World) -> None:
+def test_a_stale_attempt_does_not_complete_a_no_op(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     workflow_id = delivery.claim.attempt.workflow_instance_id
     job = world.job(lambda _: world.conductor.terminate(workflow_id))
     failed(world.run(job, delivery), StaleAttemptError)
 
 
-def test_conductor_away_at_a_fence_fails_the_attempt(world: World) -> None:
+def test_conductor_away_at_a_fence_fails_the_attempt(world: InMemoryWorld) -> None:
     world.faults.inject("attempts.read", fails(BackendUnavailableError("down")))
     failed(world.run(world.job(writes(b=b"2"))), BackendUnavailableError)
     assert_untouched(world)
@@ -181,7 +193,7 @@ def test_conductor_away_at_a_fence_fails_the_attempt(world: World) -> None:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_failure_on_the_way_to_the_target_leaves_no_branch(
-    world: World, call: str, error: BackendUnavailableError
+    world: InMemoryWorld, call: str, error: BackendUnavailableError
 ) -> None:
     def body(files: Files) -> None:
         files["b"] = b"2"

@@ -21,12 +21,12 @@ from perago.errors import (
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Policy
 from perago.protocol.run import run_attempt
-from unit.protocol.bench import (
+from support.memory_world import (
     REPOSITORY,
     Files,
+    InMemoryWorld,
     Params,
     Result,
-    World,
     completed,
     failed,
     raising,
@@ -34,7 +34,7 @@ from unit.protocol.bench import (
 )
 
 
-def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
+def test_a_writable_attempt_walks_the_steps_in_order(world: InMemoryWorld) -> None:
     completed(world.run(world.job(writes(b=b"2"))))
     assert world.phases() == [
         "validate",
@@ -51,7 +51,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
     ]
 
 
-def test_the_output_names_the_published_commit_and_the_result(world: World) -> None:
+def test_the_output_names_the_published_commit_and_the_result(world: InMemoryWorld) -> None:
     output = completed(world.run(world.job(writes(b=b"2"))))
     assert output == {
         "workspace": {
@@ -67,7 +67,7 @@ def test_the_output_names_the_published_commit_and_the_result(world: World) -> N
     assert world.staging_branches == []
 
 
-def test_the_output_repeats_the_spelling_of_ref_type(world: World) -> None:
+def test_the_output_repeats_the_spelling_of_ref_type(world: InMemoryWorld) -> None:
     payload = world.payload()
     payload["workspace"]["refType"] = payload["workspace"].pop("ref_type")
     output = completed(world.run(world.job(writes(b=b"2")), world.deliver(payload)))
@@ -75,7 +75,7 @@ def test_the_output_repeats_the_spelling_of_ref_type(world: World) -> None:
     assert "ref_type" not in output["workspace"]
 
 
-def test_a_wrong_input_fails_before_anything_is_made(world: World) -> None:
+def test_a_wrong_input_fails_before_anything_is_made(world: InMemoryWorld) -> None:
     wrong: list[dict[str, Any]] = [
         {"params": {}},
         world.payload(ref="main"),
@@ -90,19 +90,19 @@ def test_a_wrong_input_fails_before_anything_is_made(world: World) -> None:
     assert set(world.phases()) == {"validate"}
 
 
-def test_a_commit_that_does_not_exist_is_an_input_error(world: World) -> None:
+def test_a_commit_that_does_not_exist_is_an_input_error(world: InMemoryWorld) -> None:
     reason = failed(world.run(world.job(), world.deliver(world.payload(ref="0" * 64))), InputError)
     assert "no commit 000" in reason
     other = world.deliver(world.payload(repository="elsewhere"))
     failed(world.run(world.job(), other), InputError)
 
 
-def test_an_outage_while_pinning_is_no_input_error(world: World) -> None:
+def test_an_outage_while_pinning_is_no_input_error(world: InMemoryWorld) -> None:
     with world.faults.outage("lake"):
         failed(world.run(world.job()), BackendUnavailableError)
 
 
-def test_a_read_only_attempt_touches_nothing_but_the_input(world: World) -> None:
+def test_a_read_only_attempt_touches_nothing_but_the_input(world: InMemoryWorld) -> None:
     world.commit({"data/a": b"moved on"})
     world.commit({"data/a": b"and on"})
     head = world.head.id
@@ -117,13 +117,13 @@ def test_a_read_only_attempt_touches_nothing_but_the_input(world: World) -> None
     }
 
 
-def test_a_read_only_attempt_still_checks_guardrails_and_result(world: World) -> None:
+def test_a_read_only_attempt_still_checks_guardrails_and_result(world: InMemoryWorld) -> None:
     post = raising(GuardrailViolation("no"))
     failed(world.run(world.job(read_only=True, post=post)), PostGuardrailViolation)
     failed(world.run(world.job(lambda _: 7, read_only=True)), ResultError)
 
 
-def test_a_task_without_workspace_needs_params_only(world: World) -> None:
+def test_a_task_without_workspace_needs_params_only(world: InMemoryWorld) -> None:
     def run(payload: dict[str, Any], body: Callable[[Params], Any]) -> Any:
         delivery = world.deliver(payload)
         job = Job("task", Params, Result, body)
@@ -136,7 +136,7 @@ def test_a_task_without_workspace_needs_params_only(world: World) -> None:
     assert not [call for call in world.faults.calls if call.startswith(("lake", "objects"))]
 
 
-def test_a_missing_hard_fence_fails_closed_before_the_body(world: World) -> None:
+def test_a_missing_hard_fence_fails_closed_before_the_body(world: InMemoryWorld) -> None:
     world.policy = Policy(publish_fence="hard")
     ran: list[Files] = []
     failed(world.run(world.job(ran.append)), PublishFenceError)
@@ -144,19 +144,19 @@ def test_a_missing_hard_fence_fails_closed_before_the_body(world: World) -> None
     completed(world.run(world.job(read_only=True)))
 
 
-def test_the_body_finds_exactly_the_projection(world: World) -> None:
+def test_the_body_finds_exactly_the_projection(world: InMemoryWorld) -> None:
     world.ref = world.commit({"data-archive/z": b"z", "data/sub/b": b"2"}).id
     found: list[Files] = []
     completed(world.run(world.job(lambda files: found.append(dict(files)))))
     assert found == [{"a": b"1", "sub/b": b"2"}]
 
 
-def test_objects_outside_the_prefix_are_never_touched(world: World) -> None:
+def test_objects_outside_the_prefix_are_never_touched(world: InMemoryWorld) -> None:
     completed(world.run(world.job(lambda files: files.clear())))
     assert world.contents() == {"other/x": b"x"}
 
 
-def test_the_attempt_directory_is_closed_whatever_happens(world: World) -> None:
+def test_the_attempt_directory_is_closed_whatever_happens(world: InMemoryWorld) -> None:
     seen: list[Path] = []
     world.run(world.job(raising(ValueError()), pre=seen.append))
     with pytest.raises(KeyError):

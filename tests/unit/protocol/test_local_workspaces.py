@@ -18,13 +18,21 @@ from perago.testing import fails
 from perago.testing.repository import StoredObject
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
-from unit.protocol.bench import REPOSITORY, Params, Result, World, completed, failed, nothing
+from support.memory_world import (
+    REPOSITORY,
+    InMemoryWorld,
+    Params,
+    Result,
+    completed,
+    failed,
+    nothing,
+)
 
 Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(world: World, tmp_path: Path) -> Run:
+def run(world: InMemoryWorld, tmp_path: Path) -> Run:
     def run_body(body: Callable[[Path], object], prefix: str = "data") -> Outcome:
         def call(data: Path, _: Params) -> Result:
             body(data)
@@ -41,7 +49,7 @@ def run(world: World, tmp_path: Path) -> Run:
     return run_body
 
 
-def test_files_written_changed_and_removed_are_published(world: World, run: Run) -> None:
+def test_files_written_changed_and_removed_are_published(world: InMemoryWorld, run: Run) -> None:
     world.ref = world.commit({"data/b": b"2", "data/sub/c": b"3"}).id
 
     def body(data: Path) -> None:
@@ -59,13 +67,17 @@ def test_files_written_changed_and_removed_are_published(world: World, run: Run)
     }
 
 
-def test_a_body_that_rewrites_the_same_bytes_changes_nothing(world: World, run: Run) -> None:
+def test_a_body_that_rewrites_the_same_bytes_changes_nothing(
+    world: InMemoryWorld, run: Run
+) -> None:
     completed(run(lambda data: (data / "a").write_bytes(b"1")))
     assert world.head.id == world.ref
     assert "lake.create_branch" not in world.faults.calls
 
 
-def test_a_changed_object_keeps_its_content_type_and_metadata(world: World, run: Run) -> None:
+def test_a_changed_object_keeps_its_content_type_and_metadata(
+    world: InMemoryWorld, run: Run
+) -> None:
     repo = world.lake.repository(REPOSITORY)
     described = StoredObject(b"1", "text/csv", (("owner", "ann"),))
     repo.branch("main").uncommitted["data/t.csv"] = described
@@ -76,25 +88,27 @@ def test_a_changed_object_keeps_its_content_type_and_metadata(world: World, run:
     )
 
 
-def test_directory_markers_survive_while_their_folder_does(world: World, run: Run) -> None:
+def test_directory_markers_survive_while_their_folder_does(world: InMemoryWorld, run: Run) -> None:
     world.ref = world.commit({"data/kept/": b"", "data/gone/": b""}).id
     completed(run(lambda data: (data / "gone").rmdir()))
     assert "data/kept/" in world.contents()
     assert "data/gone/" not in world.contents()
 
 
-def test_a_symlink_is_refused_by_its_path(world: World, run: Run) -> None:
+def test_a_symlink_is_refused_by_its_path(world: InMemoryWorld, run: Run) -> None:
     reason = failed(run(lambda data: (data / "link").symlink_to("a")), ProjectionError)
     assert reason.endswith("workspace publication does not support symlinks: link")
     assert world.head.id == world.ref
 
 
-def test_a_pipe_is_refused(world: World, run: Run) -> None:
+def test_a_pipe_is_refused(world: InMemoryWorld, run: Run) -> None:
     failed(run(lambda data: os.mkfifo(data / "pipe")), ProjectionError)
     assert world.head.id == world.ref
 
 
-def test_nothing_is_published_from_a_folder_that_is_not_ours(world: World, run: Run) -> None:
+def test_nothing_is_published_from_a_folder_that_is_not_ours(
+    world: InMemoryWorld, run: Run
+) -> None:
     def body(data: Path) -> None:
         data.rename(data.with_name("moved"))
         data.mkdir()
@@ -103,7 +117,7 @@ def test_nothing_is_published_from_a_folder_that_is_not_ours(world: World, run: 
     assert world.contents() == {"data/a": b"1", "other/x": b"x"}
 
 
-def test_actions_are_no_part_of_a_whole_repository(world: World, run: Run) -> None:
+def test_actions_are_no_part_of_a_whole_repository(world: InMemoryWorld, run: Run) -> None:
     world.ref = world.commit({ACTION_PATH: b"hook"}).id
     seen: list[str] = []
 
@@ -116,7 +130,7 @@ def test_actions_are_no_part_of_a_whole_repository(world: World, run: Run) -> No
     assert world.contents()[ACTION_PATH] == b"hook"
 
 
-def test_a_body_that_writes_actions_fails(world: World, run: Run) -> None:
+def test_a_body_that_writes_actions_fails(world: InMemoryWorld, run: Run) -> None:
     def body(data: Path) -> None:
         (data / "_lakefs_actions").mkdir()
         (data / "_lakefs_actions" / "mine.yaml").write_bytes(b"on:")
@@ -125,7 +139,9 @@ def test_a_body_that_writes_actions_fails(world: World, run: Run) -> None:
     assert world.head.id == world.ref
 
 
-def test_keys_that_cannot_be_files_fail_the_download_by_name(world: World, run: Run) -> None:
+def test_keys_that_cannot_be_files_fail_the_download_by_name(
+    world: InMemoryWorld, run: Run
+) -> None:
     world.ref = world.commit({"data/../up": b"1", "data/a/b": b"2", "data/x//y": b"3"}).id
     reason = failed(run(nothing), ProjectionError)
     for key in ("data/../up", "data/a/b", "data/x//y"):
@@ -133,7 +149,7 @@ def test_keys_that_cannot_be_files_fail_the_download_by_name(world: World, run: 
 
 
 def test_an_upload_that_fails_half_way_leaves_neither_branch_nor_folder(
-    world: World, run: Run
+    world: InMemoryWorld, run: Run
 ) -> None:
     world.faults.inject("objects.write", fails(BackendUnavailableError("down")), skip=1)
 

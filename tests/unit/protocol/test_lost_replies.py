@@ -16,16 +16,16 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.testing import fails, lands_late, reply_lost, request_lost
-from unit.protocol.bench import World, completed, failed, writes
+from support.memory_world import InMemoryWorld, completed, failed, writes
 
 NEW = writes(new=b"new")
 
 
-def assert_asked_once(world: World, call: str, already: int = 0) -> None:
+def assert_asked_once(world: InMemoryWorld, call: str, already: int = 0) -> None:
     assert world.faults.calls.count(call) == already + 1
 
 
-def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: World) -> None:
+def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
     output = completed(world.run(world.job(NEW)))
     assert output["workspace"]["ref"] == world.head.id
@@ -34,7 +34,7 @@ def test_a_commit_whose_reply_was_lost_is_found_on_the_staging_branch(world: Wor
     assert world.staging_branches == []
 
 
-def test_a_commit_that_did_not_land_is_unknown_and_kept(world: World) -> None:
+def test_a_commit_that_did_not_land_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", request_lost)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert world.head.id == world.ref
@@ -42,14 +42,14 @@ def test_a_commit_that_did_not_land_is_unknown_and_kept(world: World) -> None:
     assert_asked_once(world, "lake.commit")
 
 
-def test_a_commit_that_nobody_can_look_for_is_unknown_and_kept(world: World) -> None:
+def test_a_commit_that_nobody_can_look_for_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
     world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")))
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert len(world.staging_branches) == 1
 
 
-def test_a_merge_whose_reply_was_lost_is_found_at_head(world: World) -> None:
+def test_a_merge_whose_reply_was_lost_is_found_at_head(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", reply_lost)
     output = completed(world.run(world.job(NEW)))
     assert output["workspace"]["ref"] == world.head.id
@@ -58,14 +58,14 @@ def test_a_merge_whose_reply_was_lost_is_found_at_head(world: World) -> None:
     assert world.told("resolved_as_landed")
 
 
-def test_a_merge_that_lands_while_the_state_is_read_is_found(world: World) -> None:
+def test_a_merge_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", lands_late(world.clock, 3))
     completed(world.run(world.job(NEW)))
     assert_asked_once(world, "lake.merge")
     assert world.staging_branches == []
 
 
-def test_a_merge_that_never_landed_is_unknown_and_kept(world: World) -> None:
+def test_a_merge_that_never_landed_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert world.head.id == world.ref
@@ -74,7 +74,7 @@ def test_a_merge_that_never_landed_is_unknown_and_kept(world: World) -> None:
 
 
 def test_a_merge_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     delivery = world.deliver()
     world.faults.inject("lake.merge", lands_late(world.clock, 30))
@@ -91,7 +91,7 @@ def test_a_merge_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
 
 @pytest.mark.parametrize("error", [BackendUnavailableError("down"), BackendDeniedError("no")])
 def test_a_lost_merge_during_a_lasting_failure_is_unknown_and_kept(
-    world: World, error: BackendError
+    world: InMemoryWorld, error: BackendError
 ) -> None:
     outage = world.faults.outage("lake.get_head", error)
 
@@ -106,20 +106,20 @@ def test_a_lost_merge_during_a_lasting_failure_is_unknown_and_kept(
     assert "data/new" in world.contents()
 
 
-def test_a_lost_merge_during_a_short_outage_is_found_after_it(world: World) -> None:
+def test_a_lost_merge_during_a_short_outage_is_found_after_it(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", reply_lost)
     for again in range(3):
         world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=1 + again)
     completed(world.run(world.job(NEW)))
 
 
-def test_a_refused_merge_is_certain_and_cleaned_up(world: World) -> None:
+def test_a_refused_merge_is_certain_and_cleaned_up(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", fails(BackendDeniedError("403")))
     failed(world.run(world.job(NEW)), BackendDeniedError)
     assert world.staging_branches == []
 
 
-def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: World) -> None:
+def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", reply_lost)
     output = completed(world.run(world.job(NEW), retry))
@@ -128,21 +128,21 @@ def test_a_relocation_whose_reply_was_lost_is_found_at_head(world: World) -> Non
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_back_to_the_input_whose_reply_was_lost_is_found(world: World) -> None:
+def test_a_relocation_back_to_the_input_whose_reply_was_lost_is_found(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", reply_lost)
     completed(world.run(world.job(), retry))
     assert world.head.id == world.ref
 
 
-def test_a_relocation_that_lands_while_the_state_is_read_is_found(world: World) -> None:
+def test_a_relocation_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", lands_late(world.clock, 3))
     completed(world.run(world.job(NEW), retry))
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_that_never_landed_is_unknown_and_kept(world: World) -> None:
+def test_a_relocation_that_never_landed_is_unknown_and_kept(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     head = world.head.id
     world.faults.inject("lake.relocate", request_lost)
@@ -153,7 +153,7 @@ def test_a_relocation_that_never_landed_is_unknown_and_kept(world: World) -> Non
 
 
 def test_a_relocation_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     world.faults.inject("lake.relocate", lands_late(world.clock, 30))
@@ -166,13 +166,13 @@ def test_a_relocation_that_lands_after_the_client_gave_up_is_replaced_by_the_ret
     assert "data/new" not in world.contents()
 
 
-def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: World) -> None:
+def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
     world.clock.call_later(2, lambda: world.commit({"data/theirs": b"1"}))
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
 
 
-def test_another_executions_merge_at_head_does_not_pass_for_ours(world: World) -> None:
+def test_another_executions_merge_at_head_does_not_pass_for_ours(world: InMemoryWorld) -> None:
     """The same claim, delivered to two executors."""
     delivery = world.deliver()
     world.faults.inject("lake.merge", request_lost)
@@ -181,13 +181,13 @@ def test_another_executions_merge_at_head_does_not_pass_for_ours(world: World) -
     assert "data/theirs" in world.contents()
 
 
-def test_a_branch_whose_creation_reply_was_lost_is_deleted(world: World) -> None:
+def test_a_branch_whose_creation_reply_was_lost_is_deleted(world: InMemoryWorld) -> None:
     world.faults.inject("lake.create_branch", reply_lost)
     failed(world.run(world.job(NEW)), LostReplyError)
     assert world.staging_branches == []
 
 
-def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: World) -> None:
+def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: InMemoryWorld) -> None:
     world.faults.inject("lake.delete_branch", fails(BackendUnavailableError("down")))
     completed(world.run(world.job(NEW)))
     (told,) = world.told("staging_cleanup_failed")
@@ -196,7 +196,7 @@ def test_a_cleanup_that_fails_is_logged_and_the_result_stands(world: World) -> N
 
 
 def test_a_cleanup_that_breaks_in_an_unforeseen_way_changes_no_result_either(
-    world: World,
+    world: InMemoryWorld,
 ) -> None:
     world.faults.inject("lake.delete_branch", fails(RuntimeError("a bug")))
     completed(world.run(world.job(NEW)))

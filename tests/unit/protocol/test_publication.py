@@ -17,10 +17,10 @@ from perago.protocol.job import Policy
 from perago.protocol.record import EXPECTED_HEAD, read_record
 from perago.testing import followed_by, preceded_by
 from perago.testing.repository import StoredObject
-from unit.protocol.bench import REPOSITORY, World, completed, failed, nothing, writes
+from support.memory_world import REPOSITORY, InMemoryWorld, completed, failed, nothing, writes
 
 
-def test_at_the_input_a_change_is_merged_as_one_commit(world: World) -> None:
+def test_at_the_input_a_change_is_merged_as_one_commit(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     output = completed(world.run(world.job(writes(b=b"2")), delivery))
     assert output["workspace"]["ref"] == world.head.id
@@ -33,7 +33,7 @@ def test_at_the_input_a_change_is_merged_as_one_commit(world: World) -> None:
     assert world.told("publish_planned")[-1]["plan"] == "MergeStaged"
 
 
-def test_at_the_input_no_change_completes_without_staging(world: World) -> None:
+def test_at_the_input_no_change_completes_without_staging(world: InMemoryWorld) -> None:
     output = completed(world.run(world.job(nothing)))
     assert output["workspace"]["ref"] == world.head.id == world.ref
     assert not {"lake.create_branch", "lake.merge", "lake.relocate"} & set(world.faults.calls)
@@ -41,7 +41,7 @@ def test_at_the_input_no_change_completes_without_staging(world: World) -> None:
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_any_other_head_fails_and_is_not_moved(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     world.commit({"data/a": b"2"})
     head = world.commit({"data/a": b"3"}).id
@@ -53,7 +53,7 @@ def test_any_other_head_fails_and_is_not_moved(
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_a_head_behind_the_input_fails(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     older = world.ref
     world.ref = world.commit({"data/a": b"2"}).id
@@ -63,7 +63,7 @@ def test_a_head_behind_the_input_fails(
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["merge", "relocation"])
-def test_a_dirty_target_is_left_alone(world: World, moved: bool) -> None:
+def test_a_dirty_target_is_left_alone(world: InMemoryWorld, moved: bool) -> None:
     if moved:
         world.commit({"data/a": b"2"})
     head = world.head.id
@@ -75,13 +75,15 @@ def test_a_dirty_target_is_left_alone(world: World, moved: bool) -> None:
     assert not {"lake.merge", "lake.relocate"} & set(world.faults.calls)
 
 
-def test_a_protected_target_takes_the_merge(world: World) -> None:
+def test_a_protected_target_takes_the_merge(world: InMemoryWorld) -> None:
     world.lake.repository(REPOSITORY).protected.append("main")
     completed(world.run(world.job(writes(b=b"2"))))
     assert "data/b" in world.contents()
 
 
-def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(world: World) -> None:
+def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(
+    world: InMemoryWorld,
+) -> None:
     somebody = preceded_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.merge", somebody)
     failed(world.run(world.job(writes(b=b"2"))), MixedPublicationError)
@@ -89,7 +91,7 @@ def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(world: 
     assert world.told("staging_branch_kept")
 
 
-def test_a_conflicting_race_is_a_fence_error(world: World) -> None:
+def test_a_conflicting_race_is_a_fence_error(world: InMemoryWorld) -> None:
     somebody = preceded_by(lambda: world.commit({"data/b": b"theirs"}))
     world.faults.inject("lake.merge", somebody)
     failed(world.run(world.job(writes(b=b"2"))), PublishFenceError)
@@ -97,7 +99,7 @@ def test_a_conflicting_race_is_a_fence_error(world: World) -> None:
     assert world.staging_branches == []
 
 
-def test_with_the_hard_fence_the_race_is_refused_by_the_server(world: World) -> None:
+def test_with_the_hard_fence_the_race_is_refused_by_the_server(world: InMemoryWorld) -> None:
     world.policy = Policy(publish_fence="hard")
     world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     somebody = preceded_by(lambda: world.commit({"data/other": b"theirs"}))
@@ -107,7 +109,7 @@ def test_with_the_hard_fence_the_race_is_refused_by_the_server(world: World) -> 
     assert world.staging_branches == []
 
 
-def test_the_hook_works_whenever_it_is_there_also_when_not_asked_for(world: World) -> None:
+def test_the_hook_works_whenever_it_is_there_also_when_not_asked_for(world: InMemoryWorld) -> None:
     world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     somebody = preceded_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.merge", somebody)
@@ -116,7 +118,9 @@ def test_the_hook_works_whenever_it_is_there_also_when_not_asked_for(world: Worl
 
 
 @pytest.mark.parametrize("call", ["lake.merge", "lake.relocate"])
-def test_a_publication_that_cannot_be_read_back_keeps_its_evidence(world: World, call: str) -> None:
+def test_a_publication_that_cannot_be_read_back_keeps_its_evidence(
+    world: InMemoryWorld, call: str
+) -> None:
     delivery = world.deliver()
     if call == "lake.relocate":
         delivery = world.publish_and_die(world.job(writes(old=b"old")), delivery)
@@ -127,7 +131,7 @@ def test_a_publication_that_cannot_be_read_back_keeps_its_evidence(world: World,
     assert "data/b" in world.contents()
 
 
-def test_too_little_lease_for_a_merge_is_stale(world: World) -> None:
+def test_too_little_lease_for_a_merge_is_stale(world: InMemoryWorld) -> None:
     use_up = preceded_by(lambda: world.clock.advance(59.9))
     world.faults.inject("lake.has_uncommitted_changes", use_up)
     assert "lease" in failed(world.run(world.job(writes(b=b"2"))), StaleAttemptError)
@@ -135,12 +139,12 @@ def test_too_little_lease_for_a_merge_is_stale(world: World) -> None:
     assert "lake.merge" not in world.faults.calls
 
 
-def test_the_lease_is_renewed_at_every_fence(world: World) -> None:
+def test_the_lease_is_renewed_at_every_fence(world: InMemoryWorld) -> None:
     completed(world.run(world.job(writes(b=b"2"))))
     assert world.faults.calls.count("attempts.renew") == 2
 
 
-def test_a_renewal_that_came_too_late_is_no_lease(world: World) -> None:
+def test_a_renewal_that_came_too_late_is_no_lease(world: InMemoryWorld) -> None:
     """Conductor answers a renewal of a finished attempt as if nothing were wrong."""
     delivery = world.deliver()
     workflow_id = delivery.claim.attempt.workflow_instance_id

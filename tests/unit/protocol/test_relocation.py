@@ -16,10 +16,10 @@ from perago.lakefs.fence import ACTION_PATH
 from perago.protocol.job import Policy
 from perago.protocol.outcome import Failed
 from perago.testing import fails, followed_by, preceded_by
-from unit.protocol.bench import REPOSITORY, World, completed, failed, nothing, writes
+from support.memory_world import REPOSITORY, InMemoryWorld, completed, failed, nothing, writes
 
 
-def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: World) -> None:
+def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     output = completed(world.run(world.job(writes(new=b"new")), retry))
@@ -31,7 +31,7 @@ def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: World) -> N
     assert world.staging_branches == []
 
 
-def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: World) -> None:
+def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     output = completed(world.run(world.job(nothing), retry))
@@ -39,14 +39,16 @@ def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: World) -> None
     assert list(world.tags.values()) == [abandoned]
 
 
-def test_a_single_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(world: World) -> None:
+def test_a_single_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(
+    world: InMemoryWorld,
+) -> None:
     foreign = world.commit({"data/a": b"a person"}).id
     completed(world.run(world.job(writes(b=b"2"))))
     assert world.contents()["data/a"] == b"1"
     assert list(world.tags.values()) == [foreign]
 
 
-def test_with_provenance_a_foreign_commit_is_not_replaced(world: World) -> None:
+def test_with_provenance_a_foreign_commit_is_not_replaced(world: InMemoryWorld) -> None:
     world.policy = Policy(replacement="provenance")
     foreign = world.commit({"data/a": b"a person"}).id
     for body in (nothing, writes(b=b"2")):
@@ -55,14 +57,14 @@ def test_with_provenance_a_foreign_commit_is_not_replaced(world: World) -> None:
     assert world.tags == {}
 
 
-def test_with_provenance_the_own_task_is_replaced(world: World) -> None:
+def test_with_provenance_the_own_task_is_replaced(world: InMemoryWorld) -> None:
     world.policy = Policy(replacement="provenance")
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     completed(world.run(world.job(writes(new=b"new")), retry))
     assert "data/new" in world.contents()
 
 
-def test_with_provenance_another_logical_task_is_not_replaced(world: World) -> None:
+def test_with_provenance_another_logical_task_is_not_replaced(world: InMemoryWorld) -> None:
     world.policy = Policy(replacement="provenance")
     completed(world.run(world.job(writes(old=b"old"))))
     head = world.head.id
@@ -73,7 +75,7 @@ def test_with_provenance_another_logical_task_is_not_replaced(world: World) -> N
 
 @pytest.mark.parametrize("replacement", ["head-state", "provenance"])
 def test_a_later_attempts_publication_is_never_relocated_over(
-    world: World, replacement: str
+    world: InMemoryWorld, replacement: str
 ) -> None:
     """The old attempt comes back to life: its fence is made to pass, the record still vetoes."""
     world.policy = Policy(replacement=replacement)  # type: ignore[arg-type]
@@ -91,7 +93,7 @@ def test_a_later_attempts_publication_is_never_relocated_over(
     assert world.head.id == head
 
 
-def test_a_rerun_of_the_same_task_id_counts_as_later(world: World) -> None:
+def test_a_rerun_of_the_same_task_id_counts_as_later(world: InMemoryWorld) -> None:
     old = world.deliver()
     attempt = old.claim.attempt
     world.conductor.terminate(attempt.workflow_instance_id)
@@ -104,7 +106,7 @@ def test_a_rerun_of_the_same_task_id_counts_as_later(world: World) -> None:
     assert world.head.id == head
 
 
-def test_a_rerun_replaces_what_its_first_run_published(world: World) -> None:
+def test_a_rerun_replaces_what_its_first_run_published(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     attempt = delivery.claim.attempt
     completed(world.run(world.job(writes(old=b"1")), delivery))
@@ -117,7 +119,7 @@ def test_a_rerun_replaces_what_its_first_run_published(world: World) -> None:
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_a_head_that_changes_actions_is_never_relocated_over(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     head = world.commit({ACTION_PATH: b"on: pre-merge"}).id
     assert "_lakefs_actions" in failed(world.run(world.job(body)), PublishFenceError)
@@ -126,7 +128,7 @@ def test_a_head_that_changes_actions_is_never_relocated_over(
 
 @pytest.mark.parametrize("body", [nothing, writes(b=b"2")], ids=["unchanged", "changed"])
 def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
-    world: World, body: Callable[[dict[str, bytes]], None]
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     head = world.commit({"data/a": b"2"}).id
     world.lake.repository(REPOSITORY).protected.append("main")
@@ -137,7 +139,7 @@ def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
     assert world.head.id == head
 
 
-def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: World) -> None:
+def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     workflow_id = retry.claim.attempt.workflow_instance_id
@@ -148,7 +150,7 @@ def test_the_fence_is_asked_once_more_between_tag_and_relocation(world: World) -
     assert list(world.tags.values()) == [abandoned]
 
 
-def test_without_a_tag_there_is_no_relocation(world: World) -> None:
+def test_without_a_tag_there_is_no_relocation(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     world.faults.inject("lake.tag", fails(BackendUnavailableError("down")))
@@ -156,7 +158,7 @@ def test_without_a_tag_there_is_no_relocation(world: World) -> None:
     assert world.head.id == abandoned
 
 
-def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
+def test_a_relocation_that_somebody_overtook_is_detected(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     overtake = followed_by(lambda: world.commit({"data/other": b"theirs"}))
     world.faults.inject("lake.relocate", overtake)
@@ -164,7 +166,7 @@ def test_a_relocation_that_somebody_overtook_is_detected(world: World) -> None:
     assert len(world.staging_branches) == 1
 
 
-def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
+def test_a_relocation_that_somebody_took_back_is_detected(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     abandoned = world.head.id
     branch = world.lake.repository(REPOSITORY).branch("main")
@@ -173,7 +175,7 @@ def test_a_relocation_that_somebody_took_back_is_detected(world: World) -> None:
     failed(world.run(world.job(writes(new=b"new")), retry), MixedPublicationError)
 
 
-def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: World) -> None:
+def test_a_replacement_that_does_not_sit_on_the_input_is_detected(world: InMemoryWorld) -> None:
     """Somebody wrote to the staging branch of this execution."""
     retry = world.publish_and_die(world.job(writes(old=b"old")))
 

@@ -25,7 +25,7 @@ from perago.protocol.job import Policy, StoragePorts
 from perago.protocol.run import run_attempt
 from perago.testing import fails, followed_by, preceded_by
 from perago.testing.spark import InMemorySparkWorkspace
-from unit.protocol.bench import World, assert_untouched, completed, failed, raising
+from support.memory_world import InMemoryWorld, assert_untouched, completed, failed, raising
 
 Body = Callable[[InMemorySparkWorkspace], Any]
 
@@ -34,7 +34,7 @@ def write_b(workspace: InMemorySparkWorkspace) -> None:
     workspace.write("b", b"2")
 
 
-def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
+def test_a_writable_attempt_walks_the_steps_in_order(world: InMemoryWorld) -> None:
     completed(world.run(world.spark_job(write_b)))
     assert world.phases() == [
         "validate",
@@ -43,7 +43,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
         "first_fence",
         "branch",
         "body",
-        "settle",
+        "end_operations",
         "check_result",
         "diff",
         "commit",
@@ -56,7 +56,7 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: World) -> None:
     assert world.staging_branches == []
 
 
-def test_a_read_only_attempt_has_no_output_and_touches_nothing(world: World) -> None:
+def test_a_read_only_attempt_has_no_output_and_touches_nothing(world: InMemoryWorld) -> None:
     world.commit({"data/a": b"moved on"})
     found: list[dict[str, bytes]] = []
     output = completed(
@@ -66,10 +66,12 @@ def test_a_read_only_attempt_has_no_output_and_touches_nothing(world: World) -> 
     assert found == [{"a": b"1"}]
     failed(world.run(world.spark_job(write_b, read_only=True)), RuntimeError)
     calls = set(world.faults.calls) - {"attempts.poll", "objects.list", "objects.read"}
-    assert calls == {"lake.get_commit", "spark.open", "spark.settle"}
+    assert calls == {"lake.get_commit", "spark.open", "spark.end_operations"}
 
 
-def test_guardrails_look_at_the_input_first_and_at_the_staged_commit_then(world: World) -> None:
+def test_guardrails_look_at_the_input_first_and_at_the_staged_commit_then(
+    world: InMemoryWorld,
+) -> None:
     seen: list[tuple[str, dict[str, bytes], bool]] = []
 
     def note(space: InMemorySparkWorkspace) -> None:
@@ -84,14 +86,18 @@ def test_guardrails_look_at_the_input_first_and_at_the_staged_commit_then(world:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_without_changes_post_guardrails_look_at_the_input(world: World, read_only: bool) -> None:
+def test_without_changes_post_guardrails_look_at_the_input(
+    world: InMemoryWorld, read_only: bool
+) -> None:
     seen: list[str] = []
     job = world.spark_job(read_only=read_only, post=lambda space: seen.append(space.ref))
     completed(world.run(job))
     assert seen == [world.ref]
 
 
-def test_a_pre_violation_is_terminal_and_comes_before_fence_and_branch(world: World) -> None:
+def test_a_pre_violation_is_terminal_and_comes_before_fence_and_branch(
+    world: InMemoryWorld,
+) -> None:
     job = world.spark_job(write_b, pre=raising(GuardrailViolation("no")))
     failed(world.run(job), PreGuardrailViolation, "FAILED_WITH_TERMINAL_ERROR")
     assert not {"attempts.read", "lake.create_branch"} & set(world.faults.calls)
@@ -99,13 +105,15 @@ def test_a_pre_violation_is_terminal_and_comes_before_fence_and_branch(world: Wo
 
 
 @pytest.mark.parametrize("body", [write_b, lambda _: None], ids=["changed", "unchanged"])
-def test_a_post_violation_fails_and_publishes_nothing(world: World, body: Body) -> None:
+def test_a_post_violation_fails_and_publishes_nothing(world: InMemoryWorld, body: Body) -> None:
     job = world.spark_job(body, post=raising(GuardrailViolation("no")))
     failed(world.run(job), PostGuardrailViolation)
     assert_untouched(world)
 
 
-def test_a_result_that_does_not_fit_fails_before_anything_is_committed(world: World) -> None:
+def test_a_result_that_does_not_fit_fails_before_anything_is_committed(
+    world: InMemoryWorld,
+) -> None:
     def body(space: InMemorySparkWorkspace) -> int:
         space.write("b")
         return 7
@@ -117,7 +125,7 @@ def test_a_result_that_does_not_fit_fails_before_anything_is_committed(world: Wo
     assert_untouched(world)
 
 
-def test_a_body_that_fails_leaves_nothing_running_and_no_branch(world: World) -> None:
+def test_a_body_that_fails_leaves_nothing_running_and_no_branch(world: InMemoryWorld) -> None:
     late: list[str] = []
 
     def body(space: InMemorySparkWorkspace) -> None:
@@ -127,41 +135,41 @@ def test_a_body_that_fails_leaves_nothing_running_and_no_branch(world: World) ->
 
     failed(world.run(world.spark_job(body)), TaskTerminalError, "FAILED_WITH_TERMINAL_ERROR")
     calls = world.faults.calls
-    assert calls.index("spark.settle") < calls.index("lake.delete_branch")
-    world.spark.sessions[0].finish()
+    assert calls.index("spark.end_operations") < calls.index("lake.delete_branch")
+    world.spark.opened[0].finish()
     assert late == []
     assert_untouched(world)
 
 
-def test_the_bodys_own_error_is_reported_also_when_spark_cannot_be_settled(world: World) -> None:
-    world.faults.inject("spark.settle", fails(BackendUnavailableError("down")))
+def test_the_bodys_own_error_is_reported_also_when_sparks_operations_cannot_be_ended(
+    world: InMemoryWorld,
+) -> None:
+    world.faults.inject("spark.end_operations", fails(BackendUnavailableError("down")))
     failed(world.run(world.spark_job(raising(KeyError("mine")))), KeyError)
 
 
-def test_what_the_body_left_running_is_interrupted_before_the_diff(world: World) -> None:
+def test_what_the_body_left_running_is_interrupted_before_the_diff(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("b", b"2")
         space.leave_running(lambda: space.write("late", b"3"))
 
     # Whatever still runs ends just before the diff is asked for: only an interrupt prevents it.
-    world.faults.inject(
-        "objects.uncommitted", preceded_by(lambda: world.spark.sessions[0].finish())
-    )
+    world.faults.inject("objects.uncommitted", preceded_by(lambda: world.spark.opened[0].finish()))
     completed(world.run(world.spark_job(body)))
     assert world.contents() == {"data/a": b"1", "data/b": b"2", "other/x": b"x"}
     calls = world.faults.calls
-    assert calls.index("spark.settle") < calls.index("objects.uncommitted")
-    [settled] = [event for event in world.events if event.details.get("interrupted")]
-    assert (settled.phase, settled.details) == ("settle", {"interrupted": 1})
+    assert calls.index("spark.end_operations") < calls.index("objects.uncommitted")
+    [ended] = [event for event in world.events if event.details.get("interrupted")]
+    assert (ended.phase, ended.details) == ("end_operations", {"interrupted": 1})
 
 
-def test_work_that_cannot_be_ended_fails_the_attempt(world: World) -> None:
-    world.faults.inject("spark.settle", fails(BackendUnavailableError("still running")))
+def test_work_that_cannot_be_ended_fails_the_attempt(world: InMemoryWorld) -> None:
+    world.faults.inject("spark.end_operations", fails(BackendUnavailableError("still running")))
     failed(world.run(world.spark_job(write_b)), BackendUnavailableError)
     assert_untouched(world)
 
 
-def test_leftovers_are_removed_and_the_rest_is_published(world: World) -> None:
+def test_leftovers_are_removed_and_the_rest_is_published(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("t/part-0", b"2")
         space.write("t/_temporary/0/part-0", b"2")
@@ -174,13 +182,13 @@ def test_leftovers_are_removed_and_the_rest_is_published(world: World) -> None:
                                         "other/x"]  # fmt: skip
 
 
-def test_leftovers_that_were_in_the_input_stay(world: World) -> None:
+def test_leftovers_that_were_in_the_input_stay(world: InMemoryWorld) -> None:
     world.ref = world.commit({"data/_temporary/0/x": b"old", "data/t/": b""}).id
     completed(world.run(world.spark_job(write_b)))
     assert {"data/_temporary/0/x", "data/t/"} < set(world.contents())
 
 
-def test_more_leftovers_than_one_call_takes_are_removed(world: World) -> None:
+def test_more_leftovers_than_one_call_takes_are_removed(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         for number in range(1001):
             space.write(f"_temporary/{number}", b"2")
@@ -190,7 +198,7 @@ def test_more_leftovers_than_one_call_takes_are_removed(world: World) -> None:
     assert world.faults.calls.count("objects.delete") == 2
 
 
-def test_nothing_but_leftovers_is_no_change(world: World) -> None:
+def test_nothing_but_leftovers_is_no_change(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("t/")
         space.write("t/_temporary/x", b"2")
@@ -201,7 +209,7 @@ def test_nothing_but_leftovers_is_no_change(world: World) -> None:
     assert_untouched(world)
 
 
-def test_after_an_interrupt_leftovers_are_awaited(world: World) -> None:
+def test_after_an_interrupt_leftovers_are_awaited(world: InMemoryWorld) -> None:
     """Tasks of a cancelled job go on for some seconds after the job is over."""
 
     def body(space: InMemorySparkWorkspace) -> None:
@@ -215,7 +223,7 @@ def test_after_an_interrupt_leftovers_are_awaited(world: World) -> None:
     assert world.faults.calls.count("objects.uncommitted") > 1
 
 
-def test_what_appears_between_the_survey_and_the_commit_is_judged_too(world: World) -> None:
+def test_what_appears_between_the_survey_and_the_commit_is_judged_too(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("b", b"2")
         late = preceded_by(lambda: space.write("_temporary/late", b"3"))
@@ -228,7 +236,7 @@ def test_what_appears_between_the_survey_and_the_commit_is_judged_too(world: Wor
 @pytest.mark.parametrize(
     "key", ["other/y", "other/x", "database/z", "top", "_lakefs_actions/mine.yaml", "elsewhere/"]
 )
-def test_a_write_outside_the_prefix_fails_and_names_the_key(world: World, key: str) -> None:
+def test_a_write_outside_the_prefix_fails_and_names_the_key(world: InMemoryWorld, key: str) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("b", b"2")
         space.write_key(key, b"" if key.endswith("/") else b"mine")
@@ -238,13 +246,13 @@ def test_a_write_outside_the_prefix_fails_and_names_the_key(world: World, key: s
     assert_untouched(world)
 
 
-def test_under_the_whole_repository_actions_are_still_refused(world: World) -> None:
+def test_under_the_whole_repository_actions_are_still_refused(world: InMemoryWorld) -> None:
     job = world.spark_job(lambda space: space.write_key("_lakefs_actions/x", b"mine"), prefix="")
     assert "LakeFS actions" in failed(world.run(job), ProjectionError)
     assert_untouched(world)
 
 
-def test_many_refused_changes_are_counted_and_not_all_listed(world: World) -> None:
+def test_many_refused_changes_are_counted_and_not_all_listed(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> None:
         for number in range(30):
             space.write_key(f"other/{number}", b"mine")
@@ -253,29 +261,29 @@ def test_many_refused_changes_are_counted_and_not_all_listed(world: World) -> No
     assert "30 changes cannot be published" in failed(outcome, ProjectionError)
 
 
-def test_a_removed_file_is_removed(world: World) -> None:
+def test_a_removed_file_is_removed(world: InMemoryWorld) -> None:
     completed(world.run(world.spark_job(lambda space: space.delete("a"))))
     assert world.contents() == {"other/x": b"x"}
 
 
-def test_wrong_input_opens_no_session(world: World) -> None:
+def test_wrong_input_opens_no_session(world: InMemoryWorld) -> None:
     failed(world.run(world.spark_job(), world.deliver({"params": {}})), InputError)
     assert "spark.open" not in world.faults.calls
 
 
-def test_a_session_that_cannot_be_opened_fails_the_attempt(world: World) -> None:
+def test_a_session_that_cannot_be_opened_fails_the_attempt(world: InMemoryWorld) -> None:
     world.faults.inject("spark.open", fails(BackendUnavailableError("no Spark")))
     failed(world.run(world.spark_job(write_b)), BackendUnavailableError)
     assert_untouched(world)
 
 
-def test_a_missing_hard_fence_fails_closed_before_the_body(world: World) -> None:
+def test_a_missing_hard_fence_fails_closed_before_the_body(world: InMemoryWorld) -> None:
     world.policy = Policy(publish_fence="hard")
     failed(world.run(world.spark_job(write_b)), PublishFenceError)
     assert "spark.open" not in world.faults.calls
 
 
-def test_a_worker_without_spark_says_so(world: World) -> None:
+def test_a_worker_without_spark_says_so(world: InMemoryWorld) -> None:
     delivery, ports = world.deliver(), world.ports()
     storage = StoragePorts(world.lake, world.workspaces)
     without = replace(ports, storage=storage)

@@ -19,9 +19,9 @@ from perago.protocol.record import EXPECTED_HEAD, read_record
 from perago.testing import Faults, followed_by, preceded_by, reply_lost, request_lost
 from perago.testing.faults import Call
 from perago.testing.spark import InMemorySparkWorkspace
-from unit.protocol.bench import (
+from support.memory_world import (
+    InMemoryWorld,
     Result,
-    World,
     assert_untouched,
     completed,
     failed,
@@ -40,7 +40,7 @@ BODIES = pytest.mark.parametrize("body", [nothing, write_b], ids=["unchanged", "
 PUBLISHED = {"data/a": b"1", "data/b": b"2", "other/x": b"x"}
 
 
-def test_at_the_input_a_change_is_merged_as_one_commit(world: World) -> None:
+def test_at_the_input_a_change_is_merged_as_one_commit(world: InMemoryWorld) -> None:
     output = completed(world.run(world.spark_job(write_b)))
     assert output["workspace"]["ref"] == world.head.id
     assert world.head.parents == (world.ref,)
@@ -48,14 +48,14 @@ def test_at_the_input_a_change_is_merged_as_one_commit(world: World) -> None:
     assert read_record(world.head) is not None
 
 
-def test_at_the_input_no_change_completes_without_a_commit(world: World) -> None:
+def test_at_the_input_no_change_completes_without_a_commit(world: InMemoryWorld) -> None:
     output = completed(world.run(world.spark_job(nothing)))
     assert output["workspace"]["ref"] == world.ref
     assert not {"lake.commit", "lake.merge", "lake.relocate"} & set(world.faults.calls)
     assert_untouched(world)
 
 
-def test_an_abandoned_publication_is_replaced(world: World) -> None:
+def test_an_abandoned_publication_is_replaced(world: InMemoryWorld) -> None:
     abandoned = world.commit({"data/a": b"abandoned", "data/left": b"over"}).id
     output = completed(world.run(world.spark_job(write_b)))
     assert output["workspace"]["ref"] == world.head.id
@@ -64,7 +64,7 @@ def test_an_abandoned_publication_is_replaced(world: World) -> None:
     assert list(world.tags.values()) == [abandoned]
 
 
-def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: World) -> None:
+def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: InMemoryWorld) -> None:
     abandoned = world.commit({"data/a": b"abandoned"}).id
     output = completed(world.run(world.spark_job(nothing)))
     assert output["workspace"]["ref"] == world.head.id == world.ref
@@ -72,7 +72,7 @@ def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: Wor
 
 
 @BODIES
-def test_any_other_head_fails_and_is_not_moved(world: World, body: Body) -> None:
+def test_any_other_head_fails_and_is_not_moved(world: InMemoryWorld, body: Body) -> None:
     world.commit({"data/a": b"2"})
     head = world.commit({"data/a": b"3"}).id
     failed(world.run(world.spark_job(body)), PublishFenceError)
@@ -80,11 +80,11 @@ def test_any_other_head_fails_and_is_not_moved(world: World, body: Body) -> None
     assert (world.tags, world.staging_branches) == ({}, [])
 
 
-def end_workflow(world: World, delivery: Delivery) -> Callable[[], None]:
+def end_workflow(world: InMemoryWorld, delivery: Delivery) -> Callable[[], None]:
     return lambda: world.conductor.terminate(delivery.claim.attempt.workflow_instance_id)
 
 
-def test_an_attempt_that_is_stale_before_the_body_makes_no_branch(world: World) -> None:
+def test_an_attempt_that_is_stale_before_the_body_makes_no_branch(world: InMemoryWorld) -> None:
     delivery = world.deliver()
     world.faults.inject("spark.open", followed_by(end_workflow(world, delivery)))
     ran: list[object] = []
@@ -95,21 +95,21 @@ def test_an_attempt_that_is_stale_before_the_body_makes_no_branch(world: World) 
 
 @BODIES
 def test_an_attempt_that_became_stale_in_the_body_publishes_nothing(
-    world: World, body: Body
+    world: InMemoryWorld, body: Body
 ) -> None:
     delivery = world.deliver()
-    world.faults.inject("spark.settle", followed_by(end_workflow(world, delivery)))
+    world.faults.inject("spark.end_operations", followed_by(end_workflow(world, delivery)))
     failed(world.run(world.spark_job(body), delivery), StaleAttemptError)
     assert not {"lake.merge", "lake.relocate"} & set(world.faults.calls)
     assert_untouched(world)
 
 
-def test_the_lease_is_renewed_before_the_body_and_before_publishing(world: World) -> None:
+def test_the_lease_is_renewed_before_the_body_and_before_publishing(world: InMemoryWorld) -> None:
     completed(world.run(world.spark_job(write_b)))
     assert world.faults.calls.count("attempts.renew") == 2
 
 
-def test_a_commit_whose_reply_was_lost_is_found_and_checked(world: World) -> None:
+def test_a_commit_whose_reply_was_lost_is_found_and_checked(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
     completed(world.run(world.spark_job(write_b)))
     assert world.contents() == PUBLISHED
@@ -117,7 +117,9 @@ def test_a_commit_whose_reply_was_lost_is_found_and_checked(world: World) -> Non
 
 
 @pytest.mark.parametrize("call", ["lake.commit", "lake.merge"])
-def test_a_request_that_nobody_can_account_for_is_unknown_and_kept(world: World, call: str) -> None:
+def test_a_request_that_nobody_can_account_for_is_unknown_and_kept(
+    world: InMemoryWorld, call: str
+) -> None:
     world.faults.inject(call, request_lost)
     failed(world.run(world.spark_job(write_b)), UnknownOutcomeError)
     assert world.head.id == world.ref
@@ -125,13 +127,15 @@ def test_a_request_that_nobody_can_account_for_is_unknown_and_kept(world: World,
     assert world.told("staging_branch_kept")
 
 
-def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(world: World) -> None:
+def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(
+    world: InMemoryWorld,
+) -> None:
     world.faults.inject("lake.merge", preceded_by(lambda: world.commit({"data/o": b"theirs"})))
     failed(world.run(world.spark_job(write_b)), MixedPublicationError)
     assert len(world.staging_branches) == 1
 
 
-def test_what_is_written_after_the_commit_is_never_published(world: World) -> None:
+def test_what_is_written_after_the_commit_is_never_published(world: InMemoryWorld) -> None:
     """Merged is the commit that was checked, not what the branch holds by then."""
 
     def body(space: InMemorySparkWorkspace) -> None:
@@ -142,7 +146,7 @@ def test_what_is_written_after_the_commit_is_never_published(world: World) -> No
     assert world.contents() == PUBLISHED
 
 
-def test_a_retry_adopts_what_its_dead_predecessor_published(world: World) -> None:
+def test_a_retry_adopts_what_its_dead_predecessor_published(world: InMemoryWorld) -> None:
     def body(space: InMemorySparkWorkspace) -> Result:
         space.write("b", b"2")
         return Result(text="the first")
@@ -154,7 +158,7 @@ def test_a_retry_adopts_what_its_dead_predecessor_published(world: World) -> Non
         "workspace": {**world.payload()["workspace"], "ref": world.head.id},
         "result": {"text": "the first"},
     }
-    assert len(world.spark.sessions) == 1
+    assert len(world.spark.opened) == 1
 
 
 class Crash(BaseException):
@@ -174,7 +178,7 @@ def crash(outages: ExitStack, faults: Faults, *, after_the_call: bool) -> Callab
 
 def calls_of(body: Body, *, abandoned: bool) -> list[tuple[str, int]]:
     """Every call of an attempt that goes well, with its number among those of its name."""
-    world = World()
+    world = InMemoryWorld()
     delivery = world.deliver()
     if abandoned:
         world.commit({"data/a": b"abandoned"})
@@ -198,7 +202,7 @@ POINTS = [
 
 @pytest.mark.parametrize(("body", "abandoned", "call", "turn", "after"), POINTS)
 def test_after_a_crash_at_any_call_the_retry_publishes_its_own_result_alone(
-    world: World, body: Body, abandoned: bool, call: str, turn: int, after: bool
+    world: InMemoryWorld, body: Body, abandoned: bool, call: str, turn: int, after: bool
 ) -> None:
     delivery = world.deliver()
     if abandoned:

@@ -53,7 +53,7 @@ def test_a_well_written_one_has_no_problem(guardrail: Any) -> None:
         (require_rows, "require_rows needs its argument"),
         (require_unique, "require_unique needs its argument"),
     ],
-    ids=str,
+    ids=lambda it: getattr(it, "__name__", None) or str(it),
 )
 def test_a_badly_written_one_says_what_to_write(guardrail: Any, advice: str) -> None:
     [problem] = WorkspaceSpec(post=[guardrail]).problems()

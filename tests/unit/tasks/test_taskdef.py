@@ -10,7 +10,6 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import pytest
 from pydantic import BaseModel, Field, RootModel
 
-from command_line import environment
 from perago import (
     ExecutionLimits,
     PublishBudget,
@@ -22,6 +21,7 @@ from perago import (
 )
 from perago.tasks.definition import TaskDefinition, definition_of
 from perago.tasks.taskdef import build_taskdef, contract_problems, taskdef_warnings
+from support.command_line import environment
 
 Content = TypeVar("Content")
 

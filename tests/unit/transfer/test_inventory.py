@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perago.transfer.inventory import listing_prefix, project
-from unit.transfer.trees import remote
+from support.trees import remote
 
 
 def test_prefix_audio_does_not_bring_audio_archive() -> None:

@@ -1,72 +1,112 @@
-"""The partition functions, where Spark would repeat a task or give one up."""
+"""Many items on a few threads."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from perago.errors import BackendUnavailableError
-from perago.transfer.engine import download_target
-from perago.transfer.inventory import RemoteObject
-from perago.transfer.moving import DownloadTarget, download_partition
-from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.moving import ByteBudget, run_over
 
 
-class Objects:
-    """A store whose only call is a read; ``before`` happens while a download is under way."""
-
-    def __init__(self, before: Path | None = None) -> None:
-        self._goes = before
-
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        if self._goes is not None:
-            self._goes.rename(self._goes.with_suffix(".over"))
-        yield memoryview(key.encode())
+def test_every_item_is_worked_on_once() -> None:
+    done: list[int] = []
+    run_over(range(1000), done.append, 8)
+    assert sorted(done) == list(range(1000))
 
 
-def download(store: Objects, place: DownloadTarget, size: int = 3) -> dict[str, FetchedFile]:
-    objects = [("in/one", RemoteObject("one", size))]
-    return download_partition(store, "repository", "ref", objects, place, 4)  # type: ignore[arg-type]
+def test_no_item_and_no_thread_is_nothing_to_do() -> None:
+    run_over([], pytest.fail, 0)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
+def test_items_are_pulled_as_they_are_needed_and_not_ahead() -> None:
+    given = 0
+    most_ahead = 0
+    done: list[int] = []
+
+    def source() -> Iterator[int]:
+        nonlocal given
+        for item in range(500):
+            given += 1
+            yield item
+
+    def work(item: int) -> None:
+        nonlocal most_ahead
+        done.append(item)
+        most_ahead = max(most_ahead, given - len(done))
+
+    run_over(source(), work, 4)
+    assert most_ahead <= 4
 
 
-def test_a_repeated_partition_puts_whole_files_in_place_again(data: Path) -> None:
-    with download_target(data) as place:
-        download(Objects(), place)
-        fetched = download(Objects(), place)
-    assert (data / "in" / "one").read_bytes() == b"one"
-    assert scan(data).files == {"in/one": fetched["in/one"].record}
-    assert [path.name for path in data.parent.iterdir()] == ["data"]
+def test_the_first_error_is_raised_and_stops_the_rest() -> None:
+    done: list[int] = []
+
+    def work(item: int) -> None:
+        if item == 3:
+            raise ValueError("three")
+        done.append(item)
+
+    with pytest.raises(ValueError, match="three"):
+        run_over(range(10_000), work, 1)
+    assert done == [0, 1, 2]
 
 
-def test_a_task_that_was_given_up_cannot_put_a_file_in_place(data: Path) -> None:
-    """Its download began, the job ended, and the body may already have removed the file."""
-    place = DownloadTarget.beside(data)
-    place.landing.mkdir()
-    with pytest.raises(FileNotFoundError):
-        download(Objects(before=place.landing), place)
-    assert scan(data).files == {}
+def test_an_error_of_the_source_is_raised() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        raise ConnectionError("the listing broke")
+
+    with pytest.raises(ConnectionError, match="the listing broke"):
+        run_over(source(), lambda _: None, 4)
 
 
-def test_a_file_that_came_short_is_never_in_the_data_folder(data: Path) -> None:
-    with download_target(data) as place, pytest.raises(BackendUnavailableError, match="3 bytes"):
-        download(Objects(), place, size=4)
-    assert scan(data).files == {}
+def test_an_interrupted_caller_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = threading.Thread.join
+    calls: list[str] = []
+
+    def interrupted(self: threading.Thread, timeout: float | None = None) -> None:
+        calls.append(self.name)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        join(self, timeout)
+
+    release = threading.Event()
+
+    def wait(_: int) -> None:
+        release.wait(30)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    threading.Timer(0.2, release.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_over(range(100), wait, 4)
+    assert not [t for t in threading.enumerate() if t.name == "perago-transfer"]
 
 
-def test_a_file_that_is_already_there_is_replaced_and_never_written_through(data: Path) -> None:
-    outside = data.parent / "outside"
-    outside.write_bytes(b"kept")
-    (data / "in").mkdir()
-    (data / "in" / "one").symlink_to(outside)
-    with download_target(data) as place:
-        download(Objects(), place)
-    assert outside.read_bytes() == b"kept"
-    assert not (data / "in" / "one").is_symlink()
+def test_what_is_held_at_once_never_exceeds_the_budget() -> None:
+    budget, lock = ByteBudget(10), threading.Lock()
+    held = most = 0
+
+    def work(amount: int) -> None:
+        nonlocal held, most
+        with budget.take(amount):
+            with lock:
+                held += amount
+                most = max(most, held)
+            time.sleep(0.001)  # so that others try meanwhile
+            with lock:
+                held -= amount
+
+    run_over([1, 7, 4, 10, 3, 9, 2] * 50, work, 8)
+    assert most <= 10
+    assert held == 0
+
+
+def test_an_item_larger_than_the_whole_budget_still_gets_its_turn() -> None:
+    budget = ByteBudget(10)
+    with budget.take(1_000_000):
+        pass
+    with budget.take(10):
+        pass

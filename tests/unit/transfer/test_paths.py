@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perago.errors import ProjectionError
 from perago.transfer.inventory import Projection, project, projected
 from perago.transfer.paths import FileSystem, SortedNames, check_projection, refuse_keys, room_in
-from unit.transfer.trees import keys, remote
+from support.trees import keys, remote
 
 EXACT = FileSystem()
 HERE = Path("/workspaces/attempt/data")

@@ -10,7 +10,7 @@ from perago.errors import ProjectionError
 from perago.transfer.inventory import Projection, RemoteObject, project
 from perago.transfer.plan import SyncPlan, build_sync_plan
 from perago.transfer.scan import LocalTree
-from unit.transfer.trees import plain_paths, record, remote, tree_of
+from support.trees import plain_paths, record, remote, tree_of
 
 CONTENT = st.sampled_from("123")
 PREFIXES = st.sampled_from(["", "a", "a/b"])

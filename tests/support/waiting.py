@@ -1,0 +1,19 @@
+"""Waiting for something to become true, for a bounded time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 60.0
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    """Wait until ``condition`` returns something true, and return that; else fail with ``what``."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"did not happen within {seconds:.0f} s: {what}")

@@ -1,0 +1,77 @@
+"""The commands, where no server is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_FORBIDDEN = (
+    "pyspark",
+    "lakefs_sdk",
+    "conductor",
+    "rich.progress",
+    "perago.dev",
+    "perago.servers",
+    "psutil",
+)
+
+
+def _perago(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "perago", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["dev", "--help"]])
+def test_help_imports_neither_pyspark_nor_an_sdk(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from perago.cli import app\n"
+        f"app({arguments!r}, standalone_mode=False)\n"
+        f"print([name for name in {_FORBIDDEN!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_status_of_nothing_says_off_and_exits_with_3(tmp_path: Path) -> None:
+    done = _perago("dev", "status", "--json", "--data-dir", str(tmp_path))
+    assert done.returncode == 3
+    servers = json.loads(done.stdout)["servers"]
+    assert {(server["name"], server["health"]) for server in servers} == {
+        ("lakefs", "off"),
+        ("conductor", "off"),
+        ("spark", "off"),
+    }
+
+
+def test_env_of_nothing_says_what_to_do(tmp_path: Path) -> None:
+    done = _perago("dev", "env", "--data-dir", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no stack runs in" in done.stderr
+    assert "perago dev up" in done.stderr
+
+
+def test_down_of_nothing_is_no_error(tmp_path: Path) -> None:
+    done = _perago("dev", "down", "--data-dir", str(tmp_path / "missing"))
+    assert done.returncode == 0
+    assert not (tmp_path / "missing").exists()
+
+
+def test_logs_of_nothing_says_so(tmp_path: Path) -> None:
+    done = _perago("dev", "logs", "lakefs", "--data-dir", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "lakefs has no log" in done.stderr
+
+
+def test_up_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    done = _perago("dev", "up", "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "PRG-103" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
