@@ -108,7 +108,7 @@ def test_spark_trusts_it_too(
 @pytest.mark.slow
 @pytest.mark.spark
 def test_spark_moves_a_workspace_through_it_where_the_file_does_not_exist(
-    front: Front, endpoints: dev.Endpoints, world: World, serve: Serve, tmp_path: Path
+    front: Front, endpoints: dev.Endpoints, world: RealWorld, serve: Serve, tmp_path: Path
 ) -> None:
     file = tmp_path / "authority.pem"
     file.write_bytes(front.ca_bundle.read_bytes())
