@@ -19,6 +19,8 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.identity import Execution
+from perago.protocol.licences import is_withdrawn_tag_of
 from perago.protocol.ports import Delivery
 from perago.testing import (
     fails,
@@ -156,6 +158,39 @@ def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: InMem
     output = completed(world.run(world.job(nothing), world.poll()))
     world.clock.advance(120)
     assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_a_merge_that_is_landing_is_waited_for_though_its_dead_owner_withdrew_its_licence(
+    world: InMemoryWorld,
+) -> None:
+    """Only the tag of the withdrawal is left to tell of it."""
+    delivery = world.deliver()
+    world.faults.inject("lake.merge", lands_late_resolved(world.clock, 62))
+    with ExitStack() as outages:
+
+        def died(_: Call) -> NoReturn:
+            outages.enter_context(world.faults.outage("lake"))
+            raise Died
+
+        world.faults.inject("lake.get_head", died, skip=2)
+        with pytest.raises(Died):
+            world.run(world.job(NEW), delivery)
+    assert world.staging_branches == []
+    world.clock.advance(60)
+    world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
+    output = completed(world.run(world.job(nothing), world.poll()))
+    world.clock.advance(120)
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_an_empty_licence_leaves_its_tag_too(world: InMemoryWorld) -> None:
+    """The relocation back of a dead no-op may still be landing."""
+    delivery = world.deliver()
+    dead = Execution(delivery.claim, "dead")
+    world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
+    completed(world.run(world.job(nothing), delivery))
+    (tag,) = world.tags
+    assert is_withdrawn_tag_of(delivery.claim.attempt.logical, tag)
 
 
 def test_an_execution_whose_licence_was_withdrawn_is_stale(world: InMemoryWorld) -> None:
