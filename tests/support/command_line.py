@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import functools
 import json
 import os
@@ -82,7 +82,7 @@ class ForkingServer:
             self._process = subprocess.Popen(
                 [sys.executable, forking_server.__file__],
                 env=environment(),
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -102,24 +102,33 @@ class ForkingServer:
             try:
                 ended = self._line.recv(64)
             except TimeoutError:
-                self.close()
-                _server.cache_clear()
+                os.killpg(self._process.pid, signal.SIGKILL)
+                close_server()
                 raise AssertionError(f"perago {arguments} does not end: {_text(err)}") from None
             assert ended, f"the process that runs commands is gone: {_text(err)}"
             return Ended(int(ended), _text(out), _text(err))
 
     def close(self) -> None:
+        """End it: by itself at the end of its line, as it may have coverage to write."""
         self._line.close()
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
 @functools.cache
 def _server() -> ForkingServer:
-    """The one of this process; it ends with its last use, or when this process ends."""
-    server = ForkingServer()
-    atexit.register(server.close)
-    return server
+    """The one of this process, started by its first command."""
+    return ForkingServer()
+
+
+def close_server() -> None:
+    """End the process that runs commands, if there is one."""
+    if _server.cache_info().currsize:
+        _server().close()
+        _server.cache_clear()
 
 
 def _text(output: IO[bytes]) -> str:

@@ -17,6 +17,16 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 PUBLISHED = {**SEED, "data/out.txt": "new"}
 
 
+# The end of a process is the same in each phase; what it may leave differs most in these two.
+IN_EACH_PHASE = pytest.mark.parametrize(
+    "phase",
+    [
+        *["body", "publish"],
+        *[pytest.param(phase, marks=pytest.mark.slow) for phase in ("download", "staging")],
+    ],
+)
+
+
 def hold_in(site: WorkerSite, phase: str) -> tuple[Worker, str]:
     """A worker with one attempt that is held in a phase."""
     if phase != "body":
@@ -30,7 +40,7 @@ def hold_in(site: WorkerSite, phase: str) -> tuple[Worker, str]:
     return worker, workflow
 
 
-@pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
+@IN_EACH_PHASE
 def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, phase: str) -> None:
     worker, workflow = hold_in(site, phase)
     [executor] = worker.executors()
@@ -50,7 +60,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
+@IN_EACH_PHASE
 def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site: WorkerSite, phase: str
 ) -> None:

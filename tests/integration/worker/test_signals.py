@@ -11,6 +11,7 @@ from support.waiting import until
 from support.workers import PHASES, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
+slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
@@ -22,7 +23,7 @@ def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Si
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [pytest.param("download", marks=slow), "staging", "publish"])
 def test_sigterm_lets_an_attempt_finish(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
@@ -81,7 +82,7 @@ def test_a_stop_hands_running_bodies_back_without_burning_a_retry(
     site.world.assert_tidy()
 
 
-@pytest.mark.parametrize("phase", ["download", "staging"])
+@pytest.mark.parametrize("phase", [pytest.param("download", marks=slow), "staging"])
 def test_a_double_signal_outside_publish_hands_back(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
