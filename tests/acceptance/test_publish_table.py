@@ -169,14 +169,14 @@ def test_a_head_that_changes_lakefs_actions_is_never_relocated_over(
 
 @BODIES
 def test_strict_replacement_leaves_a_persons_commit_alone(world: RealWorld, body: Body) -> None:
-    """Peer weakness 5: a human's single commit is discarded by a retry, with no trace."""
+    """A retry must not discard a commit that a person made."""
     world.policy = replace(world.policy, replacement="provenance")
     world.commit("main", {"data/a.txt": "by a person"})
     fail_fenced(world, body, "PERAGO_REPLACEMENT=provenance")
 
 
 def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: RealWorld) -> None:
-    """Peer weakness 5 again: the seeds' rule replaces it, and the tag is the trace."""
+    """The default replaces any single commit on the input; a tag keeps it reachable."""
     by_hand = world.commit("main", {"data/a.txt": "by a person"})
     complete(world, write_new)
     [(tag, commit)] = world.tags().items()

@@ -64,7 +64,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
 def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site: WorkerSite, phase: str
 ) -> None:
-    """Peer weakness 2: orphans live on, and the next start sweeps their live workspace."""
+    """An orphan that lived on would lose its workspace to the sweep of the next start."""
     worker, workflow = hold_in(site, phase)
     [executor] = worker.executors()
     worker.kill()
@@ -83,7 +83,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
 
 
 def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: WorkerSite) -> None:
-    """Peer weakness 2 again: a stopped (not ended) executor still holds its lock."""
+    """An executor that is stopped, not ended, still holds the lock of its workspace."""
     worker, workflow = hold_in(site, "body")
     [executor] = worker.executors()
     [live] = list(site.root.iterdir())
@@ -129,7 +129,7 @@ def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: WorkerSite) -> 
 
 
 def test_a_body_that_never_returns_is_stopped_at_its_deadline(site: WorkerSite) -> None:
-    """Peer weakness 8: a hung body is kept alive by heartbeats without end."""
+    """Heartbeats alone would keep a body that hangs alive for ever."""
     worker = site.start()
     workflow = site.workflow("w_deadline", do="wait", signs=str(site.signs))
     [task] = site.finish(workflow)
@@ -166,7 +166,7 @@ def test_an_attempt_longer_than_three_leases_completes_once(site: WorkerSite) ->
 
 
 def test_a_failure_keeps_its_traceback_and_phases_in_the_task_log(site: WorkerSite) -> None:
-    """Peer weakness 10: tracebacks are lost."""
+    """What went wrong can be read in Conductor, without the worker's own log."""
     worker = site.start()
     workflow = site.workflow(do="fail")
     tasks = site.finish(workflow)
