@@ -59,7 +59,7 @@ def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(
 def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(
     lake: LakeRepository,
 ) -> None:
-    """Keys such as ``a//b`` and ``a`` beside ``a/b`` are told before a file system trips over them."""
+    """``a//b`` and ``a`` beside ``a/b`` are told before a file system trips over them."""
     bad = ["a//b", "../up", "in/../side", "file/child", "x" * 256]
     for key in [*bad, "file", "good", "dir/below"]:
         lake.client.objects_api.upload_object(lake.repository, "main", f"p/{key}", content=b"x")
