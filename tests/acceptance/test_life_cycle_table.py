@@ -299,5 +299,5 @@ def test_a_marker_object_at_the_root_of_the_projection_is_left_alone(world: Real
     assert sorted(seen) == ["a.txt", "sub"]
     expected = {**SEED, "data/.perago-attempt.json": "{}"}
     del expected["data/a.txt"]
-    assert world.tree() == expected
+    assert world.contents() == expected
     world.assert_tidy()

@@ -206,7 +206,7 @@ class TestTransaction:
             "workspace": world.workspace(ref=head),
             "result": {"length": 3},
         }
-        assert world.tree() == {**SEED, "data/a.txt": "new"}
+        assert world.contents() == {**SEED, "data/a.txt": "new"}
         world.assert_tidy()
 
     def test_a_task_that_changes_nothing_publishes_nothing(

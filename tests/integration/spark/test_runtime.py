@@ -198,6 +198,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_owner_is_killed(settings: ConnectSettings) -> None:
     lakefs = settings.lakefs
     owner = subprocess.Popen(

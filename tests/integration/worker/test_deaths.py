@@ -51,7 +51,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
     reason = tasks[0]["reasonForIncompletion"]
     assert reason.startswith("ExecutorDiedError: the executor was killed by SIGKILL")
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert site.world.history()[:2] == [
         tasks[1]["outputData"]["workspace"]["ref"],
         site.world.ref,
@@ -73,7 +73,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     second = site.start()
     tasks = site.finish(workflow, seconds=120)
     assert [task["status"] for task in tasks] == ["TIMED_OUT", "COMPLETED"]
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert site.world.history()[:2] == [
         tasks[1]["outputData"]["workspace"]["ref"],
         site.world.ref,
@@ -98,7 +98,7 @@ def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: Work
     site.go()
     tasks = site.finish(workflow, seconds=120)
     assert tasks[-1]["status"] == "COMPLETED"
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert second.stop() == 0
     third = site.start()
     assert third.count("workspace_swept") == 1

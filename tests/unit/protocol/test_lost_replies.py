@@ -83,7 +83,7 @@ def test_a_merge_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
     late = world.head
     assert late.first_parent == world.ref
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
     assert list(world.tags.values()) == [late.id]
@@ -161,7 +161,7 @@ def test_a_relocation_that_lands_after_the_client_gave_up_is_replaced_by_the_ret
     world.clock.advance(60)
     assert "data/new" in world.contents()
     world.conductor.decide(retry.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
 
