@@ -129,7 +129,7 @@ def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(
     world.clock.advance(60)
     assert world.head.id == world.ref
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
 
@@ -143,7 +143,7 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
     if hard:
         world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     die_at_merge(world, world.deliver(), lands_late(world.clock, 90))
-    output = completed(world.run(world.job(body), world.poll()))
+    output = completed(world.run(world.job(body), world.claim()))
     after = world.contents()
     world.clock.advance(120)
     assert world.contents() == after
@@ -155,7 +155,7 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
 def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: InMemoryWorld) -> None:
     """A no-op that did not wait would complete just before the commit appears."""
     die_at_merge(world, world.deliver(), lands_late_resolved(world.clock, 62))
-    output = completed(world.run(world.job(nothing), world.poll()))
+    output = completed(world.run(world.job(nothing), world.claim()))
     world.clock.advance(120)
     assert output["workspace"]["ref"] == world.head.id == world.ref
 
@@ -178,7 +178,7 @@ def test_a_merge_that_is_landing_is_waited_for_though_its_dead_owner_withdrew_it
     assert world.staging_branches == []
     world.clock.advance(60)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    output = completed(world.run(world.job(nothing), world.poll()))
+    output = completed(world.run(world.job(nothing), world.claim()))
     world.clock.advance(120)
     assert output["workspace"]["ref"] == world.head.id == world.ref
 
@@ -287,7 +287,7 @@ def test_a_relocation_that_arrives_after_its_licence_was_withdrawn_never_lands(
     world.clock.advance(60)
     assert world.head.id == head
     world.conductor.decide(retry.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
 
