@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
+from perago.text import quote_path, show_path
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file, printable
+from perago.transfer.scan import FetchedFile, StatRecord, hash_file
 
 _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
@@ -99,7 +100,7 @@ def _download_one(
             size += _write_all(file.fileno(), piece)
         if size != remote.size:
             raise BackendUnavailableError(
-                f"object {remote.key!r} has {size} bytes instead of {remote.size}"
+                f"object {quote_path(remote.key)} has {size} bytes instead of {remote.size}"
             )
         fresh.rename(destination)
         # After the rename, which changes the record.
@@ -170,7 +171,7 @@ def _assert_as_scanned(source: Path, upload: Upload) -> None:
         now = None
     if now != upload.record:
         raise ProjectionError(
-            f"a file changed while it was being published: {printable(upload.path)}",
+            f"a file changed while it was being published: {show_path(upload.path)}",
             hint="The body must wait for every process and thread it starts.",
         )
 

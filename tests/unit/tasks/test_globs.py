@@ -135,8 +135,6 @@ paths = some.lists(some.text("ab", min_size=1, max_size=6), min_size=1, max_size
 
 @given(patterns, paths)
 @example(["**", "a", "**", "*b*a"], ["a", "a", "bba"])
-def test_a_pattern_matches_what_its_definition_matches(
-    pattern: list[str], path: list[str]
-) -> None:
+def test_a_pattern_matches_what_its_definition_matches(pattern: list[str], path: list[str]) -> None:
     expected = by_definition(pattern, path)
     assert matches("/".join(pattern), "/".join(path)) == expected

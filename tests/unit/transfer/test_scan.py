@@ -65,6 +65,28 @@ def test_a_symlink_whose_name_is_not_utf_8_gives_a_text_that_can_be_logged(tmp_p
     assert str(caught.value).encode().endswith(b"caf\\udce9")
 
 
+def test_a_link_at_the_end_of_a_very_long_path_gives_a_short_text(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["d" * 200] * 15)
+    folder.mkdir(parents=True)
+    (folder / "link").symlink_to("x")
+    with pytest.raises(ProjectionError) as caught:
+        scan(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_tree_too_deep_to_be_named_is_refused_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(30):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ProjectionError, match="nested too deep") as caught:
+        scan(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
 def _make_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
