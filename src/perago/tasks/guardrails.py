@@ -89,12 +89,11 @@ class CountGlob:
                 f"{self.pattern!r} matches {len(found)} files, at least {self.min_count} required"
             )
         if self.max_count is not None and len(found) > self.max_count:
-            shown = ", ".join(map(show_path, found[:_SHOWN])) + (
-                ", …" if len(found) > _SHOWN else ""
-            )
+            shown = ", ".join(map(show_path, found[:_SHOWN]))
+            more = ", …" if len(found) > _SHOWN else ""
             raise GuardrailViolation(
                 f"{self.pattern!r} matches {len(found)} files, at most {self.max_count} allowed: "
-                f"{shown}"
+                f"{shown}{more}"
             )
 
     def problem(self) -> str | None:

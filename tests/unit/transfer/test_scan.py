@@ -79,7 +79,7 @@ def test_a_tree_too_deep_to_be_named_is_refused_with_a_reason(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(30):
-        os.mkdir("d" * 200)
+        Path("d" * 200).mkdir()
         os.chdir("d" * 200)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProjectionError, match="nested too deep") as caught:
