@@ -8,6 +8,7 @@ import pytest
 
 from perago import GuardrailViolation, forbid_glob, require_dir, require_file, require_glob
 from perago.tasks.guardrails import check_folder, guardrail_problem
+from support.trees import deep_folder
 
 
 @pytest.fixture
@@ -81,12 +82,8 @@ def test_a_workspace_that_cannot_be_listed_does_not_count_as_empty(tmp_path: Pat
 
 
 def test_a_tree_deeper_than_python_recurses_is_listed(workspace: Path) -> None:
-    folder = str(workspace)
-    for _ in range(1200):
-        folder += "/d"
-        Path(folder).mkdir()
-    Path(folder + "/file").touch()
-    check_folder([require_glob("d/**/file")], workspace)
+    with deep_folder(workspace, 1200):
+        check_folder([require_glob("d/**/file")], workspace)
 
 
 def test_names_that_are_not_utf_8_give_a_text_that_can_be_posted(workspace: Path) -> None:

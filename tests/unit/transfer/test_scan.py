@@ -21,6 +21,7 @@ from perago.transfer.scan import (
     scanned,
 )
 from perago.transfer.subtrees import Subtree
+from support.trees import deep_folder
 
 SECOND = 1_000_000_000
 
@@ -74,15 +75,11 @@ def test_a_link_at_the_end_of_a_very_long_path_gives_a_short_text(tmp_path: Path
     assert len(str(caught.value)) < 500
 
 
-def test_a_tree_too_deep_to_be_named_is_refused_with_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(30):
-        Path("d" * 200).mkdir()
-        os.chdir("d" * 200)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ProjectionError, match="nested too deep") as caught:
+def test_a_tree_too_deep_to_be_named_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with (
+        deep_folder(tmp_path, 30, "d" * 200),
+        pytest.raises(ProjectionError, match="nested too deep") as caught,
+    ):
         scan(tmp_path)
     assert len(str(caught.value)) < 500
 
