@@ -148,9 +148,19 @@ def _inside(folder: Path, start: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the MD5 of a file."""
+    """Return the MD5 of a file.
+
+    Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
+    and a link not followed.
+    """
     digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_itself) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ProjectionError(f"no longer a file: {show_path(str(path))}")
         while piece := file.read(_HASH_PIECE):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _open_itself(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -270,7 +270,8 @@ def test_a_response_timeout_below_the_publish_budget_is_a_warning() -> None:
 @pytest.mark.parametrize("deadline", ["body_seconds", "attempt_seconds"])
 def test_a_deadline_that_conductor_never_lets_pass_is_a_warning(deadline: str) -> None:
     def warnings(seconds: float, total: int) -> list[str]:
-        timeout = TimeoutPolicy(response_seconds=10, total_seconds=total, **{deadline: seconds})
+        limits: dict[str, Any] = {deadline: seconds}
+        timeout = TimeoutPolicy(response_seconds=10, total_seconds=total, **limits)
         return taskdef_warnings(define(plain_task, controls=TaskControls(timeout=timeout)))
 
     (warning,) = warnings(60.5, 60)

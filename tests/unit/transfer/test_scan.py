@@ -187,3 +187,14 @@ def test_a_new_file_is_no_suspect_because_nothing_is_known_of_it() -> None:
 def test_the_hash_is_the_md5_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"hello")
     assert hash_file(tmp_path / "f") == "5d41402abc4b2a76b9719d911017c592"
+
+
+def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followed(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ProjectionError, match="no longer a file"):
+        hash_file(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    with pytest.raises(OSError, match="symbolic link"):
+        hash_file(tmp_path / "link")
