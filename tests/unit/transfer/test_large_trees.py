@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from perago import forbid_glob, require_dir, require_file, require_glob
-from perago.tasks.guardrails import check_folder
+from perago.tasks.guardrails import Guardrail, check_folder
 from perago.transfer.inventory import project
 from perago.transfer.paths import FileSystem, check_projection, check_publishable
 from perago.transfer.removal import remove_tree
 from perago.transfer.scan import scan
 from support.trees import remote
 
-GUARDRAILS = [
+GUARDRAILS: list[Guardrail] = [
     require_glob("**/*1*9*.json"),
     forbid_glob("**/*a*a*a*b"),
     require_file("0/0.json"),
