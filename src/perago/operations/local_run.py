@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,8 @@ class Transaction:
     repository: str
     branch: str
     settings: Settings
+    # Where settings of managed Spark are: os.environ, unless secrets were removed from it.
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     def run(
         self, params: dict[str, Any], events: EventSink, complain: Callable[[str], None]
@@ -201,7 +204,7 @@ class Transaction:
     @contextmanager
     def _spark(self, execution: Execution) -> Iterator[SparkAccess]:
         """How the run reaches Spark; a server of the run's own is started when it is used."""
-        chosen = choose_spark(self.settings, [self.definition], SparkOptions())
+        chosen = choose_spark(self.settings, [self.definition], SparkOptions(), self.environment)
         if chosen is None:
             yield SparkAccess()
             return

@@ -38,6 +38,11 @@ SMALL_JOBS = {
     "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
     "spark.sql.shuffle.partitions": "4",
 }
+# What would change Spark's settings, and what concerns the worker alone.
+_NOT_INHERITED = (
+    *("SPARK_", "PYSPARK_", "HADOOP_", "AWS_"),
+    *("LAKECTL_", "CONDUCTOR_", "PERAGO_"),
+)
 _LOCAL = re.compile(r"local(\[|$)")
 
 
@@ -109,7 +114,7 @@ class ConnectServer(Server):
         write_private(properties, write_properties(self._properties(executable, folder, scratch)))
         home = ivy.pyspark_home()
         env = {
-            **environment_without("SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "LAKECTL_", "PERAGO_"),
+            **environment_without(*_NOT_INHERITED),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_SCALA_VERSION": spark_jars.SCALA,

@@ -87,7 +87,13 @@ def _open_storage(
 
 
 def build_policy(settings: Settings) -> Policy:
-    return Policy(publish_fence=settings.publish_fence, replacement=settings.replacement)
+    return Policy(
+        publish_fence=settings.publish_fence,
+        replacement=settings.replacement,
+        allowed_workspaces=tuple(
+            pattern.strip() for pattern in settings.allowed_workspaces.split(",")
+        ),
+    )
 
 
 def build_engine(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -38,7 +38,10 @@ class ChosenSpark:
 
 
 def choose_spark(
-    settings: Settings, definitions: Sequence[TaskDefinition], options: SparkOptions
+    settings: Settings,
+    definitions: Sequence[TaskDefinition],
+    options: SparkOptions,
+    environment: Mapping[str, str] = os.environ,
 ) -> ChosenSpark | None:
     """The Spark of a worker with these tasks; None when it needs none or can use none."""
     runs_tasks = any(definition.kind == "spark" for definition in definitions)
@@ -48,7 +51,7 @@ def choose_spark(
     except ConfigurationError:
         # The preflight says so, together with everything else that is missing.
         return None
-    spark = resolve_spark(settings, lakefs, options, os.environ) if lakefs else None
+    spark = resolve_spark(settings, lakefs, options, environment) if lakefs else None
     if spark is not None:
         moves = has_files and bool(spark_threshold(settings)) and _sees_root(settings, spark)
         if runs_tasks or (moves and _can_start(spark)):
