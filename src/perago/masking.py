@@ -74,6 +74,13 @@ def remember_secret(secret: str, key: str | None = None) -> None:
     _of_this_process.add(secret, key)
 
 
+def remember_spark_remote(remote: str) -> None:
+    """Mask the token of a Spark Connect address; the host in it is no secret."""
+    _, _, rest = remote.partition("token=")
+    if token := rest.partition(";")[0]:
+        remember_secret(token)
+
+
 def mask_secrets(text: str) -> str:
     """Mask every secret that this process was told to remember."""
     return _of_this_process(text)

@@ -21,7 +21,7 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from perago.masking import escaped, mask_secrets, remember_secret
+from perago.masking import escaped, mask_secrets, remember_secret, remember_spark_remote
 from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.identity import Execution
 from perago.settings import Settings
@@ -144,10 +144,7 @@ def remember_secrets(settings: Settings) -> None:
         if secret is not None:
             remember_secret(secret.get_secret_value(), key)
     if settings.spark_remote is not None:
-        # The host is no secret: only what comes after `token=`.
-        _, _, rest = settings.spark_remote.get_secret_value().partition("token=")
-        if token := rest.partition(";")[0]:
-            remember_secret(token)
+        remember_spark_remote(settings.spark_remote.get_secret_value())
 
 
 def _name_foreign(_: WrappedLogger, __: str, values: EventDict) -> EventDict:

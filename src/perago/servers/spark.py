@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -66,6 +67,19 @@ class ConnectSettings:
         host = urlsplit(self.master).hostname
         local = self.is_local or self.master.startswith("local-cluster[")
         return local or host in {"localhost", LOOPBACK}
+
+    def authentication(self) -> dict[str, str]:
+        """Make Spark's own processes authenticate each other, where the master supports it.
+
+        In a local process, on YARN and on Kubernetes Spark makes the secret itself. The machines of
+        a standalone cluster have their operator's secret, or none: there the user's settings count.
+        """
+        if self.is_local or self.master == "yarn" or self.master.startswith("k8s://"):
+            return {"spark.authenticate": "true"}
+        if self.master.startswith("local-cluster["):
+            secret = secrets.token_urlsafe(32)
+            return {"spark.authenticate": "true", "spark.authenticate.secret": secret}
+        return {}
 
 
 def cluster_python() -> str:
@@ -153,6 +167,7 @@ class ConnectServer(Server):
             "spark.jars.ivy": str(Cache.of_user().root / "spark-ivy"),
             **_mirror(),
             **s3a_settings(settings.lakefs),
+            **settings.authentication(),
         }
         if settings.stays_on_loopback:
             defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

@@ -248,6 +248,18 @@ class Settings(BaseModel):
         _setting("PERAGO_LOG_LEVEL", "`debug`, `info`, `warning` or `error`.", default="info")
     )
 
+    @property
+    def spark_data_patterns(self) -> tuple[str, ...]:
+        return _split(self.spark_data or "")
+
+    @property
+    def allowed_workspace_patterns(self) -> tuple[str, ...]:
+        return _split(self.allowed_workspaces)
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
+
 
 def variable_of(field: str) -> str:
     """Return the environment variable of a field."""

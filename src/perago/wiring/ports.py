@@ -90,9 +90,7 @@ def build_policy(settings: Settings) -> Policy:
     return Policy(
         publish_fence=settings.publish_fence,
         replacement=settings.replacement,
-        allowed_workspaces=tuple(
-            pattern.strip() for pattern in settings.allowed_workspaces.split(",")
-        ),
+        allowed_workspaces=settings.allowed_workspace_patterns,
     )
 
 

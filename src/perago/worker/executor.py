@@ -133,7 +133,7 @@ def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     configure_logs(settings)
     jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
     line = Line(channel)
-    spark = SparkClient(line.find_spark, targets)
+    spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None
