@@ -1,8 +1,9 @@
 """Remove attempt directories whose execution has ended, and nothing else.
 
 A live execution holds the lock of its directory, so the lock is always taken first. The marker
-says which host made the directory: one without a marker, or of another host on a shared root, is
-kept. Several workers may sweep one root at the same time.
+says which host made the directory: one without a marker is kept, and so is one of another host on a
+shared root, unless a sweep is asked for those in which nothing has changed for some time. Several
+workers may sweep one root at the same time.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Fate(StrEnum):
     """The result of sweeping one directory."""
 
     REMOVED = "removed"
+    REMOVABLE = "removable"  # a dry run found it
     GONE = "gone"  # another process removed it first
     LIVE = "live"
     FOREIGN = "foreign"
@@ -67,8 +69,14 @@ class SweepReport:
         return [entry for entry in self.entries if entry.fate is Fate.FAILED]
 
 
-def sweep(root: Path) -> SweepReport:
-    """Remove the directories of ended executions of this host; report failures, raise none."""
+def sweep(
+    root: Path, *, other_hosts_after: float | None = None, dry_run: bool = False
+) -> SweepReport:
+    """Remove the directories of ended executions of this host; report failures, raise none.
+
+    With ``other_hosts_after``, also those of other hosts in which nothing has changed for so many
+    seconds: a lock may not reach from host to host. A dry run removes nothing.
+    """
     try:
         with os.scandir(root) as entries:
             # A link is never followed: it may lead anywhere.
@@ -77,7 +85,8 @@ def sweep(root: Path) -> SweepReport:
         return SweepReport()
     except OSError as error:
         return SweepReport((Swept(root, Fate.FAILED, str(error)),))
-    return SweepReport(tuple(_sweep_one(folder) for folder in sorted(folders)))
+    options: dict[str, Any] = {"other_hosts_after": other_hosts_after, "dry_run": dry_run}
+    return SweepReport(tuple(_sweep_one(folder, **options) for folder in sorted(folders)))
 
 
 def clear(root: Path, execution: Execution, *, seconds: float = 5.0) -> SweepReport:
@@ -90,14 +99,23 @@ def clear(root: Path, execution: Execution, *, seconds: float = 5.0) -> SweepRep
     return SweepReport(tuple(_sweep_one(folder, wait=seconds, youngest=0.0) for folder in folders))
 
 
-def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _INCOMPLETE_SECONDS) -> Swept:
+def _sweep_one(
+    folder: Path,
+    *,
+    wait: float = 0.0,
+    youngest: float = _INCOMPLETE_SECONDS,
+    other_hosts_after: float | None = None,
+    dry_run: bool = False,
+) -> Swept:
     try:
-        kept = _kept(folder, youngest)
+        kept = _kept(folder, youngest, other_hosts_after)
         if kept is not None:
             return kept
         with _locked(folder, wait) as locked:
             if not locked:
                 return Swept(folder, Fate.LIVE, "an execution holds its lock")
+            if dry_run:
+                return Swept(folder, Fate.REMOVABLE)
             remove_directory(folder)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
@@ -106,14 +124,18 @@ def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _INCOMPLETE
     return Swept(folder, Fate.REMOVED)
 
 
-def _kept(folder: Path, youngest: float) -> Swept | None:
+def _kept(folder: Path, youngest: float, other_hosts_after: float | None) -> Swept | None:
     """Return why a directory is kept whatever the state of its lock, or None."""
     marker = _read_marker(folder)
     incomplete = folder.name.startswith(NEW_PREFIX)
     if marker is None and not (incomplete and _holds_no_data(folder)):
         return Swept(folder, Fate.UNMARKED, f"no readable {ATTEMPT_MARKER}")
     if marker is not None and marker.get("host") != socket.gethostname():
-        return Swept(folder, Fate.FOREIGN, f"made on host {marker.get('host')!r}")
+        where = f"made on host {marker.get('host')!r}"
+        if other_hosts_after is None:
+            return Swept(folder, Fate.FOREIGN, where)
+        if _changed_since(folder, time.time() - other_hosts_after):
+            return Swept(folder, Fate.YOUNG, f"{where}, and changed not long ago")
     if incomplete and time.time() - folder.lstat().st_mtime < youngest:
         return Swept(folder, Fate.YOUNG, "possibly being made or removed")
     return None
@@ -133,6 +155,24 @@ def _read_marker(folder: Path) -> dict[str, Any] | None:
         except ValueError:  # killed while writing it
             return None
     return marker if isinstance(marker, dict) and "execution_id" in marker else None
+
+
+def _changed_since(folder: Path, moment: float) -> bool:
+    """Return whether anything in a directory has changed after a moment.
+
+    The change time counts, because a program can set the modification time.
+    """
+    if folder.lstat().st_ctime > moment:
+        return True
+    return any(
+        os.lstat(os.path.join(parent, name)).st_ctime > moment  # noqa: PTH118  a million of them
+        for parent, folders, files in os.walk(folder, onerror=_raise)
+        for name in (*folders, *files)
+    )
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _holds_no_data(folder: Path) -> bool:
