@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 
 import pytest
 
@@ -16,7 +17,9 @@ from perago import (
 )
 from perago.errors import GuardrailViolation
 from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.spark.session import end_session, open_session
 from perago.tasks.guardrails import Guardrail
+from perago.wiring.spark_probe import probe
 from support.real_world import Params, Result
 from support.spark_world import (
     ALSO_ON_A_CLUSTER,
@@ -123,6 +126,27 @@ def test_finished_jobs_and_streams_do_not_fail_the_attempt(world: RealSparkWorld
     outcome = attempt(world, body)
     assert isinstance(outcome, Completed), outcome
     assert world.rows("data/clean") == CLEAN
+
+
+def test_a_busy_spark_passes_the_check_at_start(world: RealSparkWorld) -> None:
+    session = open_session(world.remote, uuid.uuid4().hex)
+    failures: list[Exception] = []
+
+    def occupy() -> None:
+        try:
+            session.range(0, 400, 1, 400).selectExpr("id", _SLOW).collect()
+        except Exception as error:  # noqa: BLE001  interrupted at the end
+            failures.append(error)
+
+    thread = threading.Thread(target=occupy)
+    thread.start()
+    time.sleep(3.0)
+    try:
+        assert probe(world.remote) == []
+        assert thread.is_alive(), failures
+    finally:
+        end_session(session)
+        thread.join(timeout=60)
 
 
 def test_a_body_that_fails_has_its_jobs_interrupted(world: RealSparkWorld) -> None:
