@@ -23,6 +23,7 @@ SECRET_VARIABLES = (
     "SPARK_REMOTE",
 )
 SPARK_CONF_PREFIX = "PERAGO_SPARK_CONF_"
+_hidden: dict[str, str] = {}
 # Names like those that Spark redacts in its own pages.
 _SECRET_NAME = re.compile(r"secret|password|token|access[._]*key|credential", re.IGNORECASE)
 
@@ -40,10 +41,15 @@ def is_secret_variable(name: str) -> bool:
 def hide_secret_variables() -> None:
     """Remove the worker's secrets from this process's environment.
 
-    Code of task authors, and whatever processes it starts, must not find them there.
+    Code of task authors, and the processes it starts, must not find them there.
     """
     for name in [name for name in os.environ if is_secret_variable(name)]:
-        del os.environ[name]
+        _hidden[name] = os.environ.pop(name)
+
+
+def environment_with_secrets() -> dict[str, str]:
+    """Return the environment as it was before the secrets were removed, for Perago's own use."""
+    return {**os.environ, **_hidden}
 
 
 class Masker:

@@ -7,8 +7,10 @@ import os
 
 import pytest
 
+from perago import masking
 from perago.masking import (
     Masker,
+    environment_with_secrets,
     escape_controls,
     hide_secret_variables,
     remember_secret,
@@ -49,6 +51,7 @@ def test_a_character_that_steers_a_terminal_is_escaped(char: str) -> None:
 def test_hidden_secrets_are_in_no_variable_of_this_process_and_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(masking, "_hidden", {})
     hidden = {
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "1",
         "CONDUCTOR_AUTH_SECRET": "2",
@@ -58,6 +61,8 @@ def test_hidden_secrets_are_in_no_variable_of_this_process_and_its_children(
     }
     for name, value in {**hidden, "PERAGO_SPARK_CONF_spark__ui__port": "1"}.items():
         monkeypatch.setenv(name, value)
+    before = dict(os.environ)
     hide_secret_variables()
+    assert environment_with_secrets() == before
     assert not hidden.keys() & os.environ.keys()
     assert "PERAGO_SPARK_CONF_spark__ui__port" in os.environ

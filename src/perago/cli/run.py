@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,13 +60,12 @@ def run(
     with _stdout_is_for_the_result():
         try:
             with interrupts:
-                settings, environment = load_settings(), dict(os.environ)
+                settings = load_settings()
                 # Before the author's modules are imported, which run in this process.
                 hide_secret_variables()
                 definition = _choose(load_tasks([target]), target)
                 _check_options(definition, workspace, repository, branch)
-                local = _Local(definition, target, settings, environment)
-                start = local.prepare(given, workspace, repository, branch)
+                start = _prepare(definition, target, given, settings, workspace, repository, branch)
                 outcome = start(interrupts.watch(_show_phase))
         except KeyboardInterrupt:
             output.note("stopped: nothing was published")
@@ -83,37 +81,27 @@ def run(
     raise typer.Exit(outcome.exit_code)
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """A task with what a run of it needs; its secrets are in no variable any more."""
+def _prepare(
+    definition: TaskDefinition,
+    target: str,
+    params: dict[str, Any],
+    settings: Settings,
+    workspace: Path | None,
+    repository: str | None,
+    branch: str | None,
+) -> Callable[[EventSink], Outcome]:
+    """The run that the options ask for, still to be started."""
+    from perago.operations.local_run import Transaction, run_alone, run_in_folder
 
-    definition: TaskDefinition
-    target: str
-    settings: Settings
-    environment: dict[str, str] = field(repr=False)
-
-    def prepare(
-        self,
-        params: dict[str, Any],
-        workspace: Path | None,
-        repository: str | None,
-        branch: str | None,
-    ) -> Callable[[EventSink], Outcome]:
-        """The run that the options ask for, still to be started."""
-        from perago.operations.local_run import Transaction, run_alone, run_in_folder
-
-        definition, settings = self.definition, self.settings
-        if repository is not None and branch is not None:
-            transaction = Transaction(
-                definition, self.target, repository, branch, settings, self.environment
-            )
-            return lambda events: transaction.run(params, events, output.note)
-        if workspace is None:
-            return lambda events: run_alone(definition, params, settings, events)
-        folder = workspace
-        if definition.workspace is not None and definition.workspace.read_only:
-            output.note("the task is read-only, but a local run does not protect the folder")
-        return lambda events: run_in_folder(definition, params, folder, settings, events)
+    if repository is not None and branch is not None:
+        transaction = Transaction(definition, target, repository, branch, settings)
+        return lambda events: transaction.run(params, events, output.note)
+    if workspace is None:
+        return lambda events: run_alone(definition, params, settings, events)
+    folder = workspace
+    if definition.workspace is not None and definition.workspace.read_only:
+        output.note("the task is read-only, but a local run does not protect the folder")
+    return lambda events: run_in_folder(definition, params, folder, settings, events)
 
 
 def _read_params(text: str) -> dict[str, Any]:

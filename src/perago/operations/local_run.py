@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -162,8 +161,6 @@ class Transaction:
     repository: str
     branch: str
     settings: Settings
-    # Where settings of managed Spark are: os.environ, unless secrets were removed from it.
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     def run(
         self, params: dict[str, Any], events: EventSink, complain: Callable[[str], None]
@@ -204,7 +201,7 @@ class Transaction:
     @contextmanager
     def _spark(self, execution: Execution) -> Iterator[SparkAccess]:
         """How the run reaches Spark; a server of the run's own is started when it is used."""
-        chosen = choose_spark(self.settings, [self.definition], SparkOptions(), self.environment)
+        chosen = choose_spark(self.settings, [self.definition], SparkOptions())
         if chosen is None:
             yield SparkAccess()
             return

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from perago.errors import ConfigurationError, SetupError
+from perago.masking import environment_with_secrets
 from perago.servers.toolchain import java
 from perago.settings import Settings
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
@@ -38,10 +38,7 @@ class ChosenSpark:
 
 
 def choose_spark(
-    settings: Settings,
-    definitions: Sequence[TaskDefinition],
-    options: SparkOptions,
-    environment: Mapping[str, str] = os.environ,
+    settings: Settings, definitions: Sequence[TaskDefinition], options: SparkOptions
 ) -> ChosenSpark | None:
     """The Spark of a worker with these tasks; None when it needs none or can use none."""
     runs_tasks = any(definition.kind == "spark" for definition in definitions)
@@ -51,6 +48,7 @@ def choose_spark(
     except ConfigurationError:
         # The preflight says so, together with everything else that is missing.
         return None
+    environment = environment_with_secrets()
     spark = resolve_spark(settings, lakefs, options, environment) if lakefs else None
     if spark is not None:
         moves = has_files and bool(spark_threshold(settings)) and _sees_root(settings, spark)
