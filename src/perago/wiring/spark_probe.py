@@ -40,7 +40,8 @@ _MEANINGS = {
 _LONGEST_REASON = 300
 _DEFAULT_PORT = 15002
 _CONNECT_SECONDS = 10.0
-_SETTINGS_SECONDS = 30.0
+# A closed port is told at once; a server that has just started loads S3A's classes first.
+_SETTINGS_SECONDS = 60.0
 # A cluster may have to start its executors for the first function.
 _JOB_SECONDS = 180.0
 
