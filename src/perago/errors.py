@@ -14,6 +14,7 @@ PeragoError
 ├── BodyTimeoutError             the body ran past its deadline
 ├── AttemptTimeoutError          the whole attempt ran past its deadline
 ├── ExecutorDiedError            the process that ran the body ended
+├── UnfinishedOperationError     the body returned while its Spark operations still ran
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
@@ -157,6 +158,13 @@ class ExecutorDiedError(PeragoError):
 
     code = "PRG-306"
     hint = "SIGKILL is often the kernel short of memory; an exit code is often the body's own."
+
+
+class UnfinishedOperationError(PeragoError):
+    """The body returned while Spark operations that it had started still ran."""
+
+    code = "PRG-308"
+    hint = "Wait in the body for every job it starts: join threads, and stop streaming queries."
 
 
 class ResultError(PeragoError):

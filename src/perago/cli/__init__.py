@@ -24,6 +24,7 @@ from perago.cli.gc import gc
 from perago.cli.register import register
 from perago.cli.run import run
 from perago.cli.start import start
+from perago.cli.sweep import sweep
 from perago.errors import PeragoError
 
 EXIT_BUG = 70
@@ -50,6 +51,7 @@ app.command()(gc)
 app.command()(register)
 app.command()(run)
 app.command()(start)
+app.command()(sweep)
 app.add_typer(fence_app, name="fence")
 
 

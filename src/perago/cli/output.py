@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from perago.errors import ConfigurationError, PeragoError
+from perago.masking import escape_controls, sendable
 
 
 def json_text(value: Any) -> str:
-    """One JSON document, ending in a newline; the order of keys is the value's own."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """One JSON document, ending in a newline; the order of keys is the value's own.
+
+    A character that is not printable is escaped, so that no value can steer a terminal.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def emit_json(value: Any) -> None:
@@ -28,14 +35,14 @@ def emit_json(value: Any) -> None:
 
 
 def say(line: str = "") -> None:
-    """Print one line of a result on stdout."""
-    sys.stdout.write(line + "\n")
+    """Print one line of a result on stdout, with control characters escaped."""
+    sys.stdout.write(escape_controls(line) + "\n")
     sys.stdout.flush()
 
 
 def note(line: str) -> None:
-    """Print one line about what is going on, on stderr."""
-    sys.stderr.write(line + "\n")
+    """Print one line about what is going on, on stderr, without control characters and secrets."""
+    sys.stderr.write(sendable(line) + "\n")
     sys.stderr.flush()
 
 
@@ -52,7 +59,7 @@ def explain(error: PeragoError) -> None:
 
 def confess(error: Exception) -> None:
     """Print an exception that nobody expected: the traceback, then one sentence."""
-    traceback.print_exception(error, file=sys.stderr)
+    note("".join(traceback.format_exception(error)).rstrip("\n"))
     note(
         f"{PeragoError.code} This is a bug in Perago ({type(error).__name__}); "
         "please report it with the lines above."

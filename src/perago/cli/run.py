@@ -17,6 +17,7 @@ from perago.cli import output
 if TYPE_CHECKING:
     from perago.protocol.events import EventSink, PhaseEvent
     from perago.protocol.outcome import Outcome
+    from perago.settings import Settings
     from perago.tasks.definition import TaskDefinition
 
 
@@ -48,8 +49,10 @@ def run(
     --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
     branch is still there at the end.
     """
+    from perago.masking import hide_secret_variables
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
+    from perago.settings import load_settings
     from perago.tasks.discover import load_tasks
 
     given = _read_params(params)
@@ -57,9 +60,12 @@ def run(
     with _stdout_is_for_the_result():
         try:
             with interrupts:
+                settings = load_settings()
+                # Before the author's modules are imported, which run in this process.
+                hide_secret_variables()
                 definition = _choose(load_tasks([target]), target)
                 _check_options(definition, workspace, repository, branch)
-                start = _prepare(definition, target, given, workspace, repository, branch)
+                start = _prepare(definition, target, given, settings, workspace, repository, branch)
                 outcome = start(interrupts.watch(_show_phase))
         except KeyboardInterrupt:
             output.note("stopped: nothing was published")
@@ -79,15 +85,14 @@ def _prepare(
     definition: TaskDefinition,
     target: str,
     params: dict[str, Any],
+    settings: Settings,
     workspace: Path | None,
     repository: str | None,
     branch: str | None,
 ) -> Callable[[EventSink], Outcome]:
     """The run that the options ask for, still to be started."""
     from perago.operations.local_run import Transaction, run_alone, run_in_folder
-    from perago.settings import load_settings
 
-    settings = load_settings()
     if repository is not None and branch is not None:
         transaction = Transaction(definition, target, repository, branch, settings)
         return lambda events: transaction.run(params, events, output.note)

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from perago.errors import ConfigurationError
 from perago.observability.metrics import WorkerMetrics
+from perago.observability.readiness import Readiness
 from perago.settings import Address, Settings
 
 _REQUEST_SECONDS = 5.0
@@ -44,14 +45,14 @@ class HealthServer:
         self,
         address: Address | None,
         metrics: WorkerMetrics,
-        is_ready: Callable[[], bool],
+        find_problems: Callable[[], Sequence[str]],
         *,
         explicit: bool = True,
         request_seconds: float = _REQUEST_SECONDS,
     ) -> None:
         self._address = address
         self._metrics = metrics
-        self._is_ready = is_ready
+        self._find_problems = find_problems
         self._explicit = explicit
         self._request_seconds = request_seconds
         self._server: _Server | None = None
@@ -59,10 +60,11 @@ class HealthServer:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, metrics: WorkerMetrics, is_ready: Callable[[], bool]
+        cls, settings: Settings, metrics: WorkerMetrics, is_running: Callable[[], bool]
     ) -> Self:
         explicit = "metrics_address" in settings.model_fields_set
-        return cls(settings.metrics_address, metrics, is_ready, explicit=explicit)
+        readiness = Readiness(metrics, settings.workspace_root, settings.min_free_bytes, is_running)
+        return cls(settings.metrics_address, metrics, readiness.problems, explicit=explicit)
 
     @property
     def address(self) -> Address | None:
@@ -116,9 +118,11 @@ class HealthServer:
             case "/healthz":
                 return HTTPStatus.OK, _TEXT, b"alive\n"
             case "/readyz":
-                if self._is_ready():
+                problems = self._find_problems()
+                if not problems:
                     return HTTPStatus.OK, _TEXT, b"ready\n"
-                return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"not ready\n"
+                text = "".join(f"not ready: {problem}\n" for problem in problems)
+                return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode()
             case _:
                 return HTTPStatus.NOT_FOUND, _TEXT, b"try /metrics, /healthz or /readyz\n"
 

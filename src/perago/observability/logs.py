@@ -8,25 +8,23 @@ secret that got into a value is masked.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
-from urllib.parse import quote, quote_plus
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from perago.masking import escaped, mask_secrets, remember_secret, remember_spark_remote
 from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.identity import Execution
 from perago.settings import Settings
-from perago.text import MASK
 
 # Libraries that tell of each request. The Conductor SDK puts a process id before its names.
 _CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
@@ -53,6 +51,7 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+    remember_secrets(settings)
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_formatter(settings, handler.stream))
     handler.addFilter(_quieten_chatty(settings.log_level))
@@ -115,7 +114,7 @@ def _formatter(settings: Settings, stream: TextIO) -> logging.Formatter:
             structlog.processors.format_exc_info,
             structlog.processors.StackInfoRenderer(),
             structlog.processors.EventRenamer("action"),
-            Masking(_secrets(settings)),
+            PlainValues(),
             _put_first,
             *_renderers(console=console, colors=colors),
         ],
@@ -135,13 +134,17 @@ def _renderers(*, console: bool, colors: bool) -> list[Processor]:
     return [console_values, renderer]
 
 
-def _secrets(settings: Settings) -> list[tuple[str | None, str]]:
-    """Each configured secret with the key id it belongs to."""
+def remember_secrets(settings: Settings) -> None:
+    """Mask the configured secrets from now on, in logs and in what is posted to Conductor."""
     pairs = (
         (settings.lakefs_access_key_id, settings.lakefs_secret_access_key),
         (settings.conductor_auth_key, settings.conductor_auth_secret),
     )
-    return [(key, secret.get_secret_value()) for key, secret in pairs if secret is not None]
+    for key, secret in pairs:
+        if secret is not None:
+            remember_secret(secret.get_secret_value(), key)
+    if settings.spark_remote is not None:
+        remember_spark_remote(settings.spark_remote.get_secret_value())
 
 
 def _name_foreign(_: WrappedLogger, __: str, values: EventDict) -> EventDict:
@@ -167,16 +170,8 @@ def _quieten_chatty(level: str) -> logging.Filter:
     return Quiet()
 
 
-class Masking:
-    """A processor that makes values plain and masks secrets in them, as a second line of defence.
-
-    Nothing should log a secret in the first place: they are ``SecretStr`` wherever they are kept.
-    """
-
-    def __init__(self, secrets: Iterable[tuple[str | None, str]]) -> None:
-        found = {spelling for key, secret in secrets for spelling in _spellings(key, secret)}
-        # Longest first, so that no spelling is half replaced by a shorter one.
-        self._spellings = sorted(filter(None, found), key=len, reverse=True)
+class PlainValues:
+    """A processor that makes values plain and masks the secrets of this process in them."""
 
     def __call__(self, logger: WrappedLogger, method: str, values: EventDict) -> EventDict:
         return {key: self._plain(value, 0) for key, value in values.items()}
@@ -187,19 +182,14 @@ class Masking:
         if isinstance(value, float):
             return value if math.isfinite(value) else repr(value)
         if isinstance(value, str):
-            return self._mask(value)
+            return mask_secrets(value)
         if depth < _DEEPEST and isinstance(value, Mapping):
             return {
-                self._mask(str(key)): self._plain(item, depth + 1) for key, item in value.items()
+                mask_secrets(str(key)): self._plain(item, depth + 1) for key, item in value.items()
             }
         if depth < _DEEPEST and isinstance(value, list | tuple | set | frozenset):
             return [self._plain(item, depth + 1) for item in value]
-        return self._mask(_described(value))
-
-    def _mask(self, text: str) -> str:
-        for spelling in self._spellings:
-            text = text.replace(spelling, MASK)
-        return str(text)
+        return mask_secrets(_described(value))
 
 
 def _described(value: object) -> str:
@@ -207,20 +197,6 @@ def _described(value: object) -> str:
         return repr(value)
     except Exception:  # noqa: BLE001  an object that cannot be shown must not lose the line
         return f"<{type(value).__name__}>"
-
-
-def _spellings(key: str | None, secret: str) -> set[str]:
-    """The forms in which a secret gets into texts: itself, quoted, in a URL, in Basic auth."""
-    forms = {
-        secret,
-        repr(secret)[1:-1],
-        json.dumps(secret)[1:-1],
-        quote(secret, safe=""),
-        quote_plus(secret),
-    }
-    if key is not None:
-        forms.add(base64.b64encode(f"{key}:{secret}".encode()).decode())
-    return forms
 
 
 def render_json(_: WrappedLogger, __: str, values: EventDict) -> str:
@@ -250,7 +226,4 @@ def _one_line(value: Any) -> Any:
 def _escaped(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
+    return "".join(char if char.isprintable() else escaped(char) for char in text)

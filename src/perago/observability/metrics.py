@@ -6,7 +6,8 @@ metrics and logs cannot tell different stories.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -58,6 +59,8 @@ class WorkerMetrics:
 
     def __init__(self, tasks: Iterable[str] = ()) -> None:
         self.registry = CollectorRegistry()
+        # When a slot was last seen to become idle after all were busy.
+        self._idle_since = time.time()
         self._attempts = self._counter("attempts", "Attempts that ended.", "task", "outcome")
         self._phases = self._histogram(
             "phase_seconds", "Time per phase of an attempt.", _PHASE_BUCKETS, "task", "phase"
@@ -99,6 +102,15 @@ class WorkerMetrics:
         self._poll_failures = self._counter("poll_failures", "Polls that failed.", "task")
         self._undelivered = self._counter(
             "undelivered_results", "Results that Conductor could not be given.", "task"
+        )
+        self._lease_losses = self._counter(
+            "lease_losses", "Attempts that Conductor gave away or ended while they ran.", "task"
+        )
+        self._last_poll = self._gauge(
+            "last_poll_timestamp_seconds", "When Conductor last answered a poll, in Unix time."
+        )
+        self._oldest = self._gauge(
+            "oldest_attempt_seconds", "For how long the oldest running attempt has been running."
         )
         self._restarts = self._counter("executor_restarts", "Executors started again.")
         self._slots = self._gauge("slots", "Attempts that can run at once.")
@@ -155,6 +167,18 @@ class WorkerMetrics:
         """A poll failed."""
         self._poll_failures.labels(task).inc()
 
+    def poll_succeeded(self) -> None:
+        """Conductor answered a poll."""
+        self._last_poll.set_to_current_time()
+
+    def lease_lost(self, task: str) -> None:
+        """Conductor was seen to have taken a running attempt away."""
+        self._lease_losses.labels(task).inc()
+
+    def watch_age(self, seconds: Callable[[], float]) -> None:
+        """Ask for the age of the oldest running attempt with each scrape."""
+        self._oldest.set_function(seconds)
+
     def executor_restarted(self) -> None:
         """An executor that died was started again."""
         self._restarts.inc()
@@ -162,14 +186,32 @@ class WorkerMetrics:
     def set_slots(self, count: int) -> None:
         """How many attempts can run at once."""
         self._slots.set(count)
+        self._idle_since = time.time()
 
     def set_busy_slots(self, count: int) -> None:
         """How many attempts run now."""
+        if self._value("busy_slots") >= self._value("slots") > count:
+            self._idle_since = time.time()
         self._busy.set(count)
+
+    @property
+    def has_polled(self) -> bool:
+        """Whether Conductor has ever answered a poll."""
+        return self._value("last_poll_timestamp_seconds") > 0
+
+    def unanswered_seconds(self) -> float:
+        """For how long no poll was answered while a slot was idle; 0 while all slots are busy."""
+        if self._value("busy_slots") >= self._value("slots"):
+            return 0.0
+        since = max(self._value("last_poll_timestamp_seconds"), self._idle_since)
+        return max(0.0, time.time() - since)
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self.registry)
+
+    def _value(self, name: str) -> float:
+        return self.registry.get_sample_value(f"perago_{name}") or 0.0
 
     def _time(self, task: str, event: PhaseEvent) -> None:
         if event.seconds is not None:
@@ -218,6 +260,7 @@ class WorkerMetrics:
                 self._replacements,
                 self._withdrawals,
                 self._poll_failures,
+                self._lease_losses,
                 self._undelivered,
             ):
                 counter.labels(task)

@@ -206,7 +206,8 @@ class Transaction:
             yield SparkAccess()
             return
         with closing(open_runtime(chosen.spark)) as runtime:
-            client = SparkClient(lambda: _started(runtime), [self.target])
+            data = self.settings.spark_data_patterns
+            client = SparkClient(lambda: _started(runtime), [self.target], data)
             with client.attempt(execution):
                 moves = chosen.moves_workspaces
                 transfer = client.transfer_session if moves else None

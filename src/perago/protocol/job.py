@@ -71,6 +71,8 @@ class Policy:
 
     publish_fence: Literal["soft", "hard"] = "soft"
     replacement: Replacement = "provenance"
+    # Patterns of repository/branch: the workspaces that a workflow may ask for.
+    allowed_workspaces: tuple[str, ...] = ("*/*",)
     # Conductor's default limit for a task output is 3 MiB.
     max_output_bytes: int = 3_000_000
     # A recorded result lives in commit metadata, which every listing of commits carries.

@@ -6,14 +6,17 @@ stay behind when a job is interrupted, and some of them always do.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.ports import Change
 
 _DELTA_LOG = "_delta_log"
+# A job's id as Spark and Hadoop write it: a UUID, or the job id of MapReduce.
+_JOB_ID = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|job_\d+_\d+|\d+)"
 # Hadoop's file committers; S3A's magic committer; Spark's dynamic partition overwrite.
-_WORKING_FOLDERS = ("_temporary", "__magic", ".spark-staging")
+_WORKING_FOLDER = re.compile(rf"_temporary|__magic_job-{_JOB_ID}|\.spark-staging-{_JOB_ID}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Boundary:
         if change.kind != "added" or not self._contains(change.key) or _in_delta_log(change.key):
             return False
         folders = change.key[len(self._start) :].split("/")[:-1]
-        return any(folder.startswith(_WORKING_FOLDERS) for folder in folders)
+        return any(_WORKING_FOLDER.fullmatch(folder) for folder in folders)
 
     def refusal(self, change: Change) -> str | None:
         """Why a change must not be published, or None."""

@@ -19,6 +19,7 @@ from perago.errors import (
     PostGuardrailViolation,
     PreGuardrailViolation,
     ProjectionError,
+    UnfinishedOperationError,
 )
 from perago.protocol.job import SparkPorts
 from perago.protocol.leftovers import Boundary
@@ -28,10 +29,6 @@ from perago.protocol.workspace import StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
 
 _MOST_DELETES = 1000
-# Tasks of an interrupted job clear up behind themselves for some seconds after its end.
-_PASSES_AFTER_INTERRUPT = 10
-_QUIET_PASSES = 2
-_BETWEEN_PASSES_SECONDS = 1.0
 
 
 def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
@@ -61,18 +58,26 @@ class _Run:
     spark: SparkExecution
     pinned: Pinned
 
-    def _execute(self, workspace: Any) -> tuple[Executed, int]:
-        """Run the body and end the operations it left running; return result and their count."""
+    def _execute(self, workspace: Any) -> Executed:
+        """Run the body; fail if it left an operation running.
+
+        An interrupted job leaves part of a table behind, which looks like a whole one.
+        """
         steps, phases = self.steps, self.steps.phases
         with self._interrupted_on_failure(), phases("body"):
             value = call_body(lambda: steps.job.body(workspace, self.pinned.params))
         with phases("end_operations") as details:
             interrupted = self.spark.end_operations()
             details["interrupted"] = interrupted
+            if interrupted:
+                raise UnfinishedOperationError(
+                    f"the body returned while {interrupted} of its Spark operations still ran; "
+                    "they were interrupted and nothing was published"
+                )
         with phases("check_result"):
             executed = check_result(steps.job, value)
             steps.output(self.pinned, executed, self.pinned.workspace.ref)
-        return executed, interrupted
+        return executed
 
     @contextmanager
     def _interrupted_on_failure(self) -> Iterator[None]:
@@ -97,7 +102,7 @@ class _ReadOnly(_Run):
 
     def run(self) -> dict[str, Any]:
         ref = self.pinned.workspace.ref
-        executed, _ = self._execute(self.spark.workspace(ref))
+        executed = self._execute(self.spark.workspace(ref))
         self._check_post(ref)
         return self.steps.output(self.pinned, executed, ref)
 
@@ -119,9 +124,9 @@ class _Writable(_Run):
             staging = licence.branch
             with phases("branch"):
                 licence.create()
-            executed, interrupted = self._execute(self.spark.workspace(ref, staging))
+            executed = self._execute(self.spark.workspace(ref, staging))
             with phases("diff") as details:
-                changed = self._tidy(staging, details, after_interrupt=interrupted > 0)
+                changed = self._tidy(staging, details)
             record = steps.record(pinned, executed)
             staged: StagedWorkspace | None = None
             if changed:
@@ -135,25 +140,13 @@ class _Writable(_Run):
             published = steps.publish(pinned, licence, staged, record, lease)
         return steps.output(pinned, executed, published.ref)
 
-    def _tidy(
-        self, staging: StagingBranch, details: dict[str, Any], *, after_interrupt: bool
-    ) -> bool:
+    def _tidy(self, staging: StagingBranch, details: dict[str, Any]) -> bool:
         """Remove leftovers; whether anything else differs from the input."""
-        passes = _PASSES_AFTER_INTERRUPT if after_interrupt else 1
-        counts: Counter[str] = Counter()
-        removed = quiet = 0
-        for turn in range(passes):
-            if turn:
-                self.steps.ports.clock.sleep(_BETWEEN_PASSES_SECONDS)
-            counts, leftovers = self._survey(staging)
-            for start in range(0, len(leftovers), _MOST_DELETES):
-                keys = leftovers[start : start + _MOST_DELETES]
-                self.ports.objects.delete(staging.repository, staging.branch, keys)
-            removed += len(leftovers)
-            quiet = 0 if leftovers else quiet + 1
-            if quiet == _QUIET_PASSES:
-                break
-        details.update(counts, leftovers=removed)
+        counts, leftovers = self._survey(staging)
+        for start in range(0, len(leftovers), _MOST_DELETES):
+            keys = leftovers[start : start + _MOST_DELETES]
+            self.ports.objects.delete(staging.repository, staging.branch, keys)
+        details.update(counts, leftovers=len(leftovers))
         return any(counts.values())
 
     def _survey(self, staging: StagingBranch) -> tuple[Counter[str], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,9 +43,13 @@ from perago.protocol.workspace import (
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
+    assert_allowed,
     describe_validation,
     parse_input,
 )
+
+# pydantic repeats a value that it could not serialize, which may be private.
+_INPUT_VALUE = re.compile(r"input_value=.*?, (?=input_type=)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,9 @@ class Steps:
         """Check the input, and that what it names is there."""
         given = parse_input(payload, with_workspace=True)
         assert given.workspace is not None  # noqa: S101  narrows the type; parse_input checked
-        params = validate_params(self.job, given.params)
         space, lake = given.workspace, self.storage.lake
+        assert_allowed(space, self.ports.policy.allowed_workspaces)
+        params = validate_params(self.job, given.params)
         try:
             lake.get_commit(space.repository, space.ref)
         except NotFoundError as error:
@@ -304,7 +310,9 @@ def check_result(job: Job, value: Any) -> Executed:
     except ValidationError as error:
         raise ResultError(f"the result does not fit: {describe_validation(error)}") from None
     except ValueError as error:
-        raise ResultError(f"the result cannot be written as JSON: {error}") from error
+        # Without the cause, whose text has the value.
+        said = _INPUT_VALUE.sub("", str(error))
+        raise ResultError(f"the result cannot be written as JSON: {said}") from None
     return Executed(result, payload)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -81,6 +83,20 @@ def parse_input(payload: dict[str, Any], *, with_workspace: bool) -> TaskInput:
         return TaskInput(WorkspaceInput.model_validate(raw), payload["params"])
     except ValidationError as error:
         raise InputError(f"workspace: {describe_validation(error)}") from None
+
+
+def assert_allowed(workspace: WorkspaceInput, patterns: Sequence[str]) -> None:
+    """Raise ``InputError`` unless a ``repository/branch`` pattern matches the workspace."""
+    for pattern in patterns:
+        repository, _, branch = pattern.partition("/")
+        if fnmatchcase(workspace.repository, repository) and fnmatchcase(workspace.branch, branch):
+            return
+    raise InputError(
+        f"workspace: this worker does not work on {workspace.repository!r}, branch "
+        f"{workspace.branch!r}",
+        hint="Correct the workflow's input, or add the workspace to PERAGO_ALLOWED_WORKSPACES of "
+        "this worker.",
+    )
 
 
 def describe_validation(error: ValidationError) -> str:

@@ -16,6 +16,7 @@ from perago.servers.loopback import LOOPBACK
 from perago.servers.server import Command, Server, answers, environment_without, write_private
 from perago.servers.toolchain import golang, tool
 from perago.servers.toolchain.cache import Cache
+from perago.servers.toolchain.checksums import verify_module
 from perago.servers.toolchain.progress import step
 from perago.servers.watchdog import Watchdog
 
@@ -141,7 +142,10 @@ def _build(directory: Path) -> None:
             env=go.env,
             alternative=_ALTERNATIVE,
         )
-    sources = Path(json.loads(description)["Dir"])
+    downloaded = json.loads(description)
+    # Its go.sum has the hashes of every module that it uses, which Go itself compares.
+    verify_module(f"lakefs-{VERSION}", _MODULE, downloaded.get("Sum"), _ALTERNATIVE)
+    sources = Path(downloaded["Dir"])
     command = [str(go.executable), "build", "-v", "-trimpath", "-ldflags", f"-s -w {_STAMP}"]
     with step(f"build LakeFS {VERSION} (once, some minutes)", _PACKAGES, "packages") as advance:
         tool.run(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from perago.errors import ServerError, SetupError
+from perago.masking import is_secret_variable
 from perago.servers import loopback
 from perago.servers.process import ProcessId, end
 from perago.servers.watchdog import Watchdog
@@ -153,8 +154,15 @@ def described_tail(log: Path) -> str:
 
 
 def environment_without(*prefixes: str) -> dict[str, str]:
-    """Copy this process's environment without variables that would change a server's settings."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
+    """Copy this process's environment without what would change a server's settings.
+
+    The worker's own secrets are left out as well: a server gets its credentials from its files.
+    """
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(prefixes) and not is_secret_variable(key)
+    }
 
 
 def answers(port: int, path: str, headers: Mapping[str, str] | None = None) -> bool:

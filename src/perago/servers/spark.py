@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -38,6 +39,11 @@ SMALL_JOBS = {
     "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
     "spark.sql.shuffle.partitions": "4",
 }
+# What would change Spark's settings, and what concerns the worker alone.
+_NOT_INHERITED = (
+    *("SPARK_", "PYSPARK_", "HADOOP_", "AWS_"),
+    *("LAKECTL_", "CONDUCTOR_", "PERAGO_"),
+)
 _LOCAL = re.compile(r"local(\[|$)")
 
 
@@ -61,6 +67,19 @@ class ConnectSettings:
         host = urlsplit(self.master).hostname
         local = self.is_local or self.master.startswith("local-cluster[")
         return local or host in {"localhost", LOOPBACK}
+
+    def authentication(self) -> dict[str, str]:
+        """Make Spark's own processes authenticate each other, where the master supports it.
+
+        In a local process, on YARN and on Kubernetes Spark makes the secret itself. The machines of
+        a standalone cluster have their operator's secret, or none: there the user's settings count.
+        """
+        if self.is_local or self.master == "yarn" or self.master.startswith("k8s://"):
+            return {"spark.authenticate": "true"}
+        if self.master.startswith("local-cluster["):
+            secret = secrets.token_urlsafe(32)
+            return {"spark.authenticate": "true", "spark.authenticate.secret": secret}
+        return {}
 
 
 def cluster_python() -> str:
@@ -109,7 +128,7 @@ class ConnectServer(Server):
         write_private(properties, write_properties(self._properties(executable, folder, scratch)))
         home = ivy.pyspark_home()
         env = {
-            **environment_without("SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "LAKECTL_", "PERAGO_"),
+            **environment_without(*_NOT_INHERITED),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_SCALA_VERSION": spark_jars.SCALA,
@@ -148,6 +167,7 @@ class ConnectServer(Server):
             "spark.jars.ivy": str(Cache.of_user().root / "spark-ivy"),
             **_mirror(),
             **s3a_settings(settings.lakefs),
+            **settings.authentication(),
         }
         if settings.stays_on_loopback:
             defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

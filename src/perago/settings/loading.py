@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from perago.errors import ConfigurationError
 from perago.settings.model import SECRET_FIELDS, Settings, variable_of
+from perago.settings.one_source import mixed_sources
 from perago.settings.sources import (
     LAKECTL_KEYS,
     Given,
@@ -83,6 +84,7 @@ def read_settings() -> LoadedSettings:
     except ValidationError as error:
         problems += _wrong_values(error, given)
     problems += _half_pair(given)
+    problems += mixed_sources(given)
     if problems or settings is None:
         raise ConfigurationError(
             "\n".join(problems),

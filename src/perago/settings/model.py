@@ -83,6 +83,27 @@ def _check_master(value: str) -> str:
     return value
 
 
+def _check_workspaces(value: str) -> str:
+    for item in value.split(","):
+        repository, slash, branch = item.strip().partition("/")
+        if not slash or not repository or not branch or "/" in branch or not item.isprintable():
+            raise ValueError(
+                "write repository/branch patterns with commas between them, for example "
+                "songs-*/main,other/*"
+            )
+    return value
+
+
+def _check_patterns(value: str) -> str:
+    for item in map(str.strip, value.split(",")):
+        if not item or item.startswith("/") or ".." in item.split("/") or not item.isprintable():
+            raise ValueError(
+                "write patterns of files in your packages with commas between them, for example "
+                "mytasks/words/*.txt"
+            )
+    return value
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -147,6 +168,17 @@ class Settings(BaseModel):
         "Where attempts keep their files while they run; several workers may share it.",
         default_factory=_default_workspace_root,
     )
+    min_free_bytes: int = _setting(
+        "PERAGO_MIN_FREE_BYTES",
+        "With less free space below `PERAGO_WORKSPACE_ROOT`, `/readyz` says no.",
+        default=1 << 30,
+        ge=0,
+    )
+    allowed_workspaces: Annotated[str, AfterValidator(_check_workspaces)] = _setting(
+        "PERAGO_ALLOWED_WORKSPACES",
+        "The workspaces that a workflow may ask for: repository/branch patterns, with commas.",
+        default="*/*",
+    )
     transfer_threads: int = _setting(
         "PERAGO_TRANSFER_THREADS", "Objects moved at once, 1 to 256.", default=32, ge=1, le=256
     )
@@ -188,6 +220,11 @@ class Settings(BaseModel):
     spark_properties: _File | None = _setting(
         "PERAGO_SPARK_PROPERTIES", "A properties file with settings of managed Spark."
     )
+    spark_data: Annotated[str, AfterValidator(_check_patterns)] | None = _setting(
+        "PERAGO_SPARK_DATA",
+        "Data files of your packages that Spark's executors get besides Python files: patterns, "
+        "with commas.",
+    )
     shutdown_grace_seconds: float = _setting(
         "PERAGO_SHUTDOWN_GRACE_SECONDS",
         "How long a stopping worker waits for attempts before it hands them back.",
@@ -210,6 +247,18 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = (
         _setting("PERAGO_LOG_LEVEL", "`debug`, `info`, `warning` or `error`.", default="info")
     )
+
+    @property
+    def spark_data_patterns(self) -> tuple[str, ...]:
+        return _split(self.spark_data or "")
+
+    @property
+    def allowed_workspace_patterns(self) -> tuple[str, ...]:
+        return _split(self.allowed_workspaces)
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
 def variable_of(field: str) -> str:

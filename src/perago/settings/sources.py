@@ -35,6 +35,8 @@ class Given:
     key: str
     source: str
     file: Path | None = None
+    # Whether the current folder brought it: its author need not be the user.
+    is_from_folder: bool = False
 
     @property
     def place(self) -> str:
@@ -119,7 +121,7 @@ def _from_toml(file: Path, header: tuple[str, ...], label: str) -> Source:
         elif name in values:
             problems.append(f"{key} ({label}): this is also given as {values[name].key}")
         else:
-            values[name] = Given(value, key, label, file)
+            values[name] = Given(value, key, label, file, is_from_folder=True)
     return Source(values, tuple(problems))
 
 

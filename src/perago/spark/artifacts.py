@@ -6,7 +6,9 @@ A session sends two Connect artifacts:
   Python cannot import from a zip, so they are unpacked on the executor. The archive also holds a
   ``bin/python``: a script that starts the cluster's own interpreter with these packages on its
   path. It is built once per set of versions and kept in the cache.
-- a *zip of modules*: Perago's own and the author's, which change too often to be cached.
+- a *zip of modules*: Perago's own and the author's, which change too often to be cached. It holds
+  Python files, and the data files that the worker's settings declare. A folder of tasks may be a
+  checkout with keys in it, so nothing else is sent.
 
 The cluster needs a Python of the same minor version on the same kind of machine, with what
 pyspark itself needs there (pandas, pyarrow).
@@ -17,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import io
+import os
 import platform
 import sys
 import sysconfig
@@ -24,13 +27,19 @@ import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from packaging.requirements import Requirement
 
 from perago.servers.toolchain.cache import Cache
 
+# Files that hold keys and passwords, by the names that tools give them.
+_KEYS = (
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.asc"),
+    *("id_*", "*.env", "env", "credentials*", "*secret*", "*password*", "*.token", "lakectl.y*ml"),
+)
 # What `import perago` and the functions of a transfer need; executors use nothing else.
 _ROOTS = ("pydantic", "lakefs-sdk", "obstore", "urllib3", "tenacity", "psutil")
 _FOLDER = "perago_packages"
@@ -61,10 +70,14 @@ class Artifacts:
         return f"{self.archive}#{_FOLDER}"
 
 
-def build_artifacts(targets: Sequence[str], folder: Path) -> Artifacts:
-    """Pack what executors lack; ``targets`` are the modules that a worker was started with."""
+def build_artifacts(targets: Sequence[str], folder: Path, data: Sequence[str] = ()) -> Artifacts:
+    """Pack what executors lack.
+
+    ``targets`` are the modules that a worker was started with; ``data`` are patterns of other files
+    to send, relative to the folder that holds a package.
+    """
     modules = folder / "perago_modules.zip"
-    _zip_modules(author_modules(targets), modules)
+    _zip_modules(author_modules(targets), modules, data)
     return Artifacts(_packages(Cache.of_user()), modules)
 
 
@@ -99,21 +112,42 @@ def _is_installed(place: Path) -> bool:
     return any(place.is_relative_to(home) for home in homes)
 
 
-def _zip_modules(places: Iterable[Path], target: Path) -> None:
+def _zip_modules(places: Iterable[Path], target: Path, data: Sequence[str]) -> None:
     package = Path(__file__).absolute().parents[1]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         for place in [package, *places]:
-            for file in _sources(place):
-                bundle.write(file, file.relative_to(place.parent))
+            for file in _files(place):
+                name = file.relative_to(place.parent).as_posix()
+                if is_sent(name, data):
+                    bundle.write(file, name)
 
 
-def _sources(place: Path) -> Iterator[Path]:
+def _files(place: Path) -> Iterator[Path]:
+    """Yield the regular files of a module or package; links are neither sent nor followed."""
     if place.is_file():
         yield place
         return
-    for file in sorted(place.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            yield file
+    for folder, below, names in os.walk(place):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            if file.is_file() and not file.is_symlink():
+                yield file
+
+
+def is_sent(name: str, data: Sequence[str]) -> bool:
+    """Whether a file goes to executors: Python, or declared data that is neither hidden nor a key.
+
+    ``name`` is relative to the folder that holds the package.
+    """
+    path = PurePosixPath(name)
+    if any(part.startswith(".") or part == "__pycache__" for part in path.parts):
+        return False
+    if path.suffix == ".py":
+        return True
+    if any(fnmatchcase(path.name.lower(), pattern) for pattern in _KEYS):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in data)
 
 
 def _packages(cache: Cache) -> Path:
@@ -123,7 +157,7 @@ def _packages(cache: Cache) -> Path:
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
     def make(folder: Path) -> None:
-        with tarfile.open(folder / _ARCHIVE, "w:gz", compresslevel=6) as archive:
+        with tarfile.open(folder / _ARCHIVE, "w:gz", compresslevel=6, dereference=True) as archive:
             _add_interpreter(archive)
             for distribution in distributions.values():
                 _add_distribution(archive, distribution)

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from perago.masking import remember_spark_remote
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
@@ -25,22 +26,29 @@ _log = structlog.get_logger(__name__)
 class SparkClient:
     """Opens the sessions of one attempt at a time; for use by one thread."""
 
-    def __init__(self, find_remote: Callable[[], str], targets: Sequence[str]) -> None:
-        """``find_remote`` returns the connection string, or raises if there is no server."""
+    def __init__(
+        self, find_remote: Callable[[], str], targets: Sequence[str], data: Sequence[str] = ()
+    ) -> None:
+        """``find_remote`` returns the connection string, or raises if there is no server.
+
+        ``data`` are patterns of the data files that executors on a cluster get.
+        """
         self._find_remote = find_remote
         self._targets = targets
+        self._data = data
         self._execution_id = ""
         self._transfer_session: Any = None
 
     def open(self, execution_id: str) -> Any:
         """Open a session of an execution; a cluster gets the author's modules with it."""
         remote = self._find_remote()
+        remember_spark_remote(remote)
         # The server has the artifacts when the session is open, so the folder can be removed.
         with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
             return open_session(
                 remote,
                 execution_id,
-                artifacts=lambda: build_artifacts(self._targets, Path(folder)),
+                artifacts=lambda: build_artifacts(self._targets, Path(folder), self._data),
             )
 
     def end(self, execution_id: str) -> None:

@@ -1,5 +1,7 @@
 """Interrupt the operations of a Spark Connect session and wait until they have ended.
 
+An operation is a job or an active streaming query.
+
 ``interruptAll()`` returns at once, while the interrupted operations are still ending, and no public
 call of pyspark waits for them. The server's ReattachExecute call, made for clients that lost their
 stream, does: it sends the stream of a running operation, or an error if there is no such operation.
@@ -7,6 +9,8 @@ stream, does: it sends the stream of a running operation, or an error if there i
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from typing import Any
 
@@ -21,6 +25,13 @@ def end_operations(session: Any, seconds: float) -> int:
     Raises ``TimeoutError`` when one has not ended after ``seconds``.
     """
     deadline = time.monotonic() + seconds
+    interrupted = _interrupt_all(session, deadline)
+    streams = stop_streams(session, deadline)
+    # A query may have started an operation in the meantime.
+    return interrupted + streams + (_interrupt_all(session, deadline) if streams else 0)
+
+
+def _interrupt_all(session: Any, deadline: float) -> int:
     seen: set[str] = set()
     # The client's other threads may start an operation while another one is ended.
     while begun := set(session.interruptAll()) - seen:
@@ -28,6 +39,28 @@ def end_operations(session: Any, seconds: float) -> int:
         for operation_id in begun:
             await_end(session, operation_id, deadline)
     return len(seen)
+
+
+def stop_streams(session: Any, deadline: float) -> int:
+    """Stop the active streaming queries of a session; return how many there were.
+
+    No interruption reaches them. By default the server waits without a bound until a query has
+    stopped, so each request is made on a thread. Raises ``TimeoutError`` after ``deadline``.
+    """
+    active = session.streams.active
+    for query in active:
+        thread = threading.Thread(target=_stop, args=(query,), daemon=True)
+        thread.start()
+        thread.join(max(deadline - time.monotonic(), _PAUSE_SECONDS))
+    if active and (left := session.streams.active):
+        raise TimeoutError(f"{len(left)} streaming queries did not stop")
+    return len(active)
+
+
+def _stop(query: Any) -> None:
+    # A query that failed raises its error here; what counts is whether it is still active.
+    with contextlib.suppress(Exception):
+        query.stop()
 
 
 def await_end(session: Any, operation_id: str, deadline: float) -> None:

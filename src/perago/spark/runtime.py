@@ -20,6 +20,7 @@ from typing import Protocol
 import structlog
 
 from perago.errors import BackendError, BackendUnavailableError, PeragoError, ServerError
+from perago.masking import remember_secret
 from perago.servers import loopback
 from perago.servers.server import log_path
 from perago.servers.spark import ConnectServer, ConnectSettings
@@ -136,6 +137,7 @@ class ManagedRuntime:
         # A new port and a new token each time: another process may have taken the old port.
         port = loopback.choose(["spark"], {})["spark"]
         token = secrets.token_urlsafe(32)
+        remember_secret(token)
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
             self._start(server)

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
+from perago.masking import SPARK_CONF_PREFIX, names_secret
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
@@ -17,9 +18,6 @@ from perago.spark.delta import installed_delta, with_delta
 from perago.spark.session import SHARES_MODULES
 from perago.text import MASK
 
-CONF_PREFIX = "PERAGO_SPARK_CONF_"
-# Keys like those that Spark redacts in its own pages.
-_SECRET_KEY = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 _TOKEN = re.compile(r"(token=)[^;]+")
 _INSTEAD = {
     "spark.master": "--master or PERAGO_SPARK_MASTER",
@@ -118,9 +116,9 @@ def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:
     conf: dict[str, str] = {}
     wrong: list[str] = []
     for variable, value in environment.items():
-        if not variable.startswith(CONF_PREFIX):
+        if not variable.startswith(SPARK_CONF_PREFIX):
             continue
-        key = variable.removeprefix(CONF_PREFIX).replace("__", ".")
+        key = variable.removeprefix(SPARK_CONF_PREFIX).replace("__", ".")
         if not key.startswith("spark."):
             wrong.append(variable)
         else:
@@ -129,7 +127,7 @@ def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:
         raise ConfigurationError(
             f"not the name of a Spark setting: {', '.join(sorted(wrong))}",
             hint=f"Write two underscores for each dot, and keep upper and lower case: "
-            f"{CONF_PREFIX}spark__executor__memoryOverhead.",
+            f"{SPARK_CONF_PREFIX}spark__executor__memoryOverhead.",
         )
     return conf
 
@@ -151,4 +149,4 @@ def conf_of_options(items: Iterable[str]) -> dict[str, str]:
 
 def mask(key: str, value: str) -> str:
     """Return a setting's value as it may be shown: masked if the key names a secret."""
-    return MASK if _SECRET_KEY.search(key) else value
+    return MASK if names_secret(key) else value

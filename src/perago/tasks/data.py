@@ -138,19 +138,23 @@ class RequireNotNull(_ColumnsCheck):
 class RequireUnique(_ColumnsCheck):
     """Requires unique values of columns together; nulls count as equal."""
 
+    show_values: bool = False
+
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
         self._require_columns(frame, self.columns)
         groups = frame.selectExpr(*map(_quoted, self.columns)).groupBy(*map(_quoted, self.columns))
         repeated = groups.agg({"*": "count"}).where("`count(1)` > 1")
         if examples := repeated.limit(_SHOWN).collect():
-            shown = "; ".join(
-                ", ".join(f"{name}={row[i]!r}" for i, name in enumerate(self.columns))
-                for row in examples
-            )
-            raise GuardrailViolation(
-                f"{self.path} is not unique in {_listed(self.columns)}; for example: {shown}"
-            )
+            message = f"{self.path} is not unique in {_listed(self.columns)}"
+            # The message goes to logs and to Conductor, and values may be private.
+            if self.show_values:
+                shown = "; ".join(
+                    ", ".join(f"{name}={row[i]!r}" for i, name in enumerate(self.columns))
+                    for row in examples
+                )
+                message += f"; for example: {shown}"
+            raise GuardrailViolation(message)
 
 
 def require_schema(
@@ -197,9 +201,14 @@ def require_unique(
     columns: str | Sequence[str],
     *,
     format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+    show_values: bool = False,
 ) -> RequireUnique:
-    """Require the values of ``columns`` together to be unique in the data at ``path``."""
-    return RequireUnique(path, format, _as_columns(columns))
+    """Require the values of ``columns`` together to be unique in the data at ``path``.
+
+    ``show_values`` puts examples of repeated values into the message, which logs and Conductor
+    keep; by default no message has a value of a row.
+    """
+    return RequireUnique(path, format, _as_columns(columns), show_values)
 
 
 def _is_text(value: object) -> bool:

@@ -1,8 +1,9 @@
 """Remove attempt directories whose execution has ended, and nothing else.
 
 A live execution holds the lock of its directory, so the lock is always taken first. The marker
-says which host made the directory: one without a marker, or of another host on a shared root, is
-kept. Several workers may sweep one root at the same time.
+says which host made the directory: one without a marker is kept, and so is one of another host on a
+shared root, unless a sweep is asked for those in which nothing has changed for some time. Several
+workers may sweep one root at the same time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -41,6 +43,7 @@ class Fate(StrEnum):
     """The result of sweeping one directory."""
 
     REMOVED = "removed"
+    REMOVABLE = "removable"  # a dry run found it
     GONE = "gone"  # another process removed it first
     LIVE = "live"
     FOREIGN = "foreign"
@@ -73,10 +76,18 @@ class SweepReport:
         return [entry for entry in self.entries if entry.fate is Fate.FAILED]
 
 
-def sweep(root: Path, *, seconds: float = _SWEEP_SECONDS) -> SweepReport:
+def sweep(
+    root: Path,
+    *,
+    other_hosts_after: float | None = None,
+    dry_run: bool = False,
+    seconds: float = _SWEEP_SECONDS,
+) -> SweepReport:
     """Remove the directories of ended executions of this host; report failures, raise none.
 
-    A directory whose removal is not finished within the time is reported as a failure.
+    With ``other_hosts_after``, also those of other hosts in which nothing has changed for so many
+    seconds: a lock may not reach from host to host. A dry run removes nothing. A directory whose
+    removal is not finished within the time is reported as a failure.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -87,8 +98,12 @@ def sweep(root: Path, *, seconds: float = _SWEEP_SECONDS) -> SweepReport:
         return SweepReport()
     except OSError as error:
         return SweepReport((Swept(root, Fate.FAILED, str(error)),))
+    options: dict[str, Any] = {"other_hosts_after": other_hosts_after, "dry_run": dry_run}
     return SweepReport(
-        tuple(_sweep_one(folder, seconds=deadline - time.monotonic()) for folder in sorted(folders))
+        tuple(
+            _sweep_one(folder, seconds=deadline - time.monotonic(), **options)
+            for folder in sorted(folders)
+        )
     )
 
 
@@ -101,21 +116,29 @@ def clear(
     """
     name = directory_name(execution)
     folders = [path for path in (root / name, root / f"{NEW_PREFIX}{name}") if path.is_dir()]
-    limits = {"wait": seconds, "youngest": 0.0, "seconds": removal_seconds}
+    limits: dict[str, Any] = {"wait": seconds, "youngest": 0.0, "seconds": removal_seconds}
     return SweepReport(tuple(_sweep_one(folder, **limits) for folder in folders))
 
 
 def _sweep_one(
-    folder: Path, *, seconds: float, wait: float = 0.0, youngest: float = _INCOMPLETE_SECONDS
+    folder: Path,
+    *,
+    seconds: float,
+    wait: float = 0.0,
+    youngest: float = _INCOMPLETE_SECONDS,
+    other_hosts_after: float | None = None,
+    dry_run: bool = False,
 ) -> Swept:
     try:
         with opened_folder(folder) as top:
-            kept = _kept(folder, top, youngest)
+            kept = _kept(folder, top, youngest, other_hosts_after)
             if kept is not None:
                 return kept
             with _locked(top, wait) as locked:
                 if not locked:
                     return Swept(folder, Fate.LIVE, "an execution holds its lock")
+                if dry_run:
+                    return Swept(folder, Fate.REMOVABLE)
                 remove_directory(folder, top, seconds=seconds)
     except Exception as error:  # noqa: BLE001  one directory never ends the sweep of the others
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
@@ -134,14 +157,18 @@ class _Marker:
     pid: int | None
 
 
-def _kept(folder: Path, top: int, youngest: float) -> Swept | None:
+def _kept(folder: Path, top: int, youngest: float, other_hosts_after: float | None) -> Swept | None:
     """Return why a directory is kept whatever the state of its lock, or None."""
     marker = _read_marker(top)
     incomplete = folder.name.startswith(NEW_PREFIX)
     if marker is None and not (incomplete and _holds_no_data(top)):
         return Swept(folder, Fate.UNMARKED, f"no readable {ATTEMPT_MARKER}")
     if marker is not None and marker.host != socket.gethostname():
-        return Swept(folder, Fate.FOREIGN, f"made on host {quote_path(marker.host)}")
+        where = f"made on host {quote_path(marker.host)}"
+        if other_hosts_after is None:
+            return Swept(folder, Fate.FOREIGN, where)
+        if _changed_since(folder, time.time() - other_hosts_after):
+            return Swept(folder, Fate.YOUNG, f"{where}, and changed not long ago")
     # A marked directory is locked as long as it is being made or removed: the lock decides.
     if marker is None and time.time() - os.fstat(top).st_mtime < youngest:
         return Swept(folder, Fate.YOUNG, "possibly being made or removed")
@@ -171,6 +198,24 @@ def _read_marker(top: int) -> _Marker | None:
     if not isinstance(host, str):
         return None
     return _Marker(host, boot if type(boot) is int else None, pid if type(pid) is int else None)
+
+
+def _changed_since(folder: Path, moment: float) -> bool:
+    """Return whether anything in a directory has changed after a moment.
+
+    The change time counts, because a program can set the modification time.
+    """
+    if folder.lstat().st_ctime > moment:
+        return True
+    return any(
+        os.lstat(os.path.join(parent, name)).st_ctime > moment  # noqa: PTH118  a million of them
+        for parent, folders, files in os.walk(folder, onerror=_raise)
+        for name in (*folders, *files)
+    )
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _holds_no_data(top: int) -> bool:

@@ -93,7 +93,11 @@ def _open_storage(
 
 
 def build_policy(settings: Settings) -> Policy:
-    return Policy(publish_fence=settings.publish_fence, replacement=settings.replacement)
+    return Policy(
+        publish_fence=settings.publish_fence,
+        replacement=settings.replacement,
+        allowed_workspaces=settings.allowed_workspace_patterns,
+    )
 
 
 def build_engine(

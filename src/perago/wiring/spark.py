@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from perago.errors import ConfigurationError, SetupError
+from perago.masking import environment_with_secrets
 from perago.servers.toolchain import java
 from perago.settings import Settings
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
@@ -48,7 +48,8 @@ def choose_spark(
     except ConfigurationError:
         # The preflight says so, together with everything else that is missing.
         return None
-    spark = resolve_spark(settings, lakefs, options, os.environ) if lakefs else None
+    environment = environment_with_secrets()
+    spark = resolve_spark(settings, lakefs, options, environment) if lakefs else None
     if spark is not None:
         moves = has_files and bool(spark_threshold(settings)) and _sees_root(settings, spark)
         if runs_tasks or (moves and _can_start(spark)):

@@ -1,22 +1,25 @@
 """``python -m perago.wiring.spark_probe``: check that an external Spark has what Perago needs.
 
-It checks the settings, because a missing one would show only in the middle of a job. Then it reads
-a path in LakeFS that does not exist through S3A, and runs a Python function on an executor.
+It checks the settings, because a missing one would show only in the middle of a job, and looks for
+a path in LakeFS that does not exist, through S3A. Neither needs an executor: a worker also starts
+while its Spark is busy. On request, it runs a Python function on an executor as well.
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from perago.servers.s3a import COMMITTER_SETTINGS
+from perago.spark import child
 from perago.spark.artifacts import build_artifacts
-from perago.spark.child import serve
 from perago.spark.session import close_session, open_session
 from perago.text import shorten
 
@@ -37,6 +40,10 @@ _MEANINGS = {
 _LONGEST_REASON = 300
 _DEFAULT_PORT = 15002
 _CONNECT_SECONDS = 10.0
+# A closed port is told at once; a server that has just started loads S3A's classes first.
+_SETTINGS_SECONDS = 60.0
+# A cluster may have to start its executors for the first function.
+_JOB_SECONDS = 180.0
 
 
 def missing_settings(get: Callable[[str], str | None]) -> Iterator[str]:
@@ -61,18 +68,30 @@ def explain_read_failure(reason: str) -> str | None:
     return None if any(sign in message for sign in _REACHED) else shorten(message, _LONGEST_REASON)
 
 
+def probe(remote: str, *, with_job: bool = False) -> list[str]:
+    """Return what an external Spark lacks; ``with_job`` also runs a small job, which may wait.
+
+    Raises ``BackendUnavailableError`` if it does not answer.
+    """
+    seconds = _JOB_SECONDS if with_job else _SETTINGS_SECONDS
+    request = {"remote": remote, "with_job": with_job}
+    reply = child.ask(sys.modules[__name__], request, seconds=seconds)
+    problems: list[str] = reply["problems"]
+    return problems
+
+
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
     _check_port(request["remote"])
     with tempfile.TemporaryDirectory() as folder:
-        session = open_session(
-            request["remote"],
-            uuid.uuid4().hex,
-            artifacts=lambda: build_artifacts((), Path(folder)),
-        )
+        with_job = request["with_job"]
+        artifacts = partial(build_artifacts, (), Path(folder)) if with_job else None
+        session = open_session(request["remote"], uuid.uuid4().hex, artifacts=artifacts)
         try:
             problems = list(missing_settings(lambda key: session.conf.get(key, None)))
-            # Without the settings, the other two checks fail for the same reason.
-            problems = problems or [*_check_s3a(session), *_check_functions(session)]
+            # Without the settings, the other checks fail for the same reason.
+            problems = problems or _check_s3a(session)
+            if with_job and not problems:
+                problems = _check_functions(session)
         finally:
             close_session(session)
     return {"problems": problems}
@@ -90,7 +109,8 @@ def _check_port(remote: str) -> None:
 
 def _check_s3a(session: Any) -> list[str]:
     try:
-        session.read.text(f"s3a://perago-probe-{uuid.uuid4().hex[:8]}/main/nothing").count()
+        # Asked for the schema, the driver looks for the path and runs no job.
+        _ = session.read.text(f"s3a://perago-probe-{uuid.uuid4().hex[:8]}/main/nothing").schema
     except Exception as error:  # noqa: BLE001  a job may raise errors of several libraries
         problem = explain_read_failure(str(error))
         return [f"reading through s3a:// fails: {problem}"] if problem else []
@@ -123,4 +143,4 @@ def _last_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    serve(_handle)
+    child.serve(_handle)

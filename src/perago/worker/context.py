@@ -64,7 +64,9 @@ class WorkerContext:
     def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
         """Ask for one task, under a worker id that is a claim token: used for this poll only."""
         token = f"perago-{uuid.uuid4().hex}"
-        return self.conductor.poll(task, token, domain=self.domain, wait_ms=wait_ms)
+        delivery = self.conductor.poll(task, token, domain=self.domain, wait_ms=wait_ms)
+        self.metrics.poll_succeeded()
+        return delivery
 
     def heartbeat(self, delivery: Delivery, definition: TaskDefinition) -> Heartbeat:
         """Three beats within the lease, or as often as the publish budget says."""

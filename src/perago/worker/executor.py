@@ -18,6 +18,7 @@ import threading
 
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
+from perago.masking import hide_secret_variables
 from perago.observability.logs import configure_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
@@ -126,12 +127,14 @@ def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     # A terminal's Ctrl-C and a service manager's SIGTERM are the supervisor's to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=descriptor))
+    settings = load_settings()
+    # Before the author's modules are imported, which run in this process.
+    hide_secret_variables()
+    configure_logs(settings)
     jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
     line = Line(channel)
-    spark = SparkClient(line.find_spark, targets)
+    spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
-    settings = load_settings()
-    configure_logs(settings)
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None
     access = SparkAccess(spark.open, spark.end, transfer)

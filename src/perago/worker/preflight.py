@@ -12,15 +12,11 @@ from perago.operations import registration
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
-from perago.spark import child
 from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.taskdef import taskdef_warnings
 from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
-
-# A cluster may have to start its executors for the first function.
-_PROBE_SECONDS = 180.0
 
 
 @dataclass
@@ -76,13 +72,12 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
             java.find(java.SPARK)
             spark_jars.find_or_fetch(Cache.of_user())
             return
-        request = {"remote": spark.remote.get_secret_value()}
-        reply = child.ask(spark_probe, request, seconds=_PROBE_SECONDS)
+        problems = spark_probe.probe(spark.remote.get_secret_value())
     except PeragoError as error:
         findings.add(error)
         return
-    if reply["problems"]:
-        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in reply["problems"]]
+    if problems:
+        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in problems]
         findings.hints.append("Have the server's operator set what docs/spark.md lists.")
 
 

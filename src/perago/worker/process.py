@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from perago.masking import environment_with_secrets
 from perago.worker.channel import Channel, ChannelClosedError, Ready
 
 _START_SECONDS = 120.0
@@ -33,6 +34,7 @@ class ExecutorProcess:
                 ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=environment_with_secrets(),
                 start_new_session=True,
             )
         self.channel = Channel(ours)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
 import structlog
 
 from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
+from perago.masking import sendable
 from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
@@ -49,6 +51,7 @@ def report(
     one. So the task is read before every post, and after it, because a post whose reply was lost
     may have been taken.
     """
+    outcome, logs = _sendable(outcome), [sendable(line) for line in logs]
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
     for attempt in retrying(seconds):
         with attempt:
@@ -62,6 +65,16 @@ def report(
                 raise BackendUnavailableError("Conductor took the result and did not store it")
             return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _sendable(outcome: Outcome) -> Outcome:
+    """Mask secrets in the texts of an outcome; a result is the author's own."""
+    if isinstance(outcome, Completed):
+        return outcome
+    hint = sendable(outcome.hint) if outcome.hint else outcome.hint
+    return replace(
+        outcome, reason=sendable(outcome.reason), hint=hint, trace=sendable(outcome.trace)
+    )
 
 
 def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
@@ -117,7 +130,7 @@ class Progress:
         lines, self._lines = self._lines, []
         try:
             # The SDK escapes what it sends: a line break would be read as a backslash and an n.
-            self._post("; ".join(lines))
+            self._post(sendable("; ".join(lines)))
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))
         self._posted_at = self._clock()

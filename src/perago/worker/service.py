@@ -10,6 +10,7 @@ import structlog
 
 from perago.conductor.client import ConductorAttempts
 from perago.lakefs.control import LakeFSControl
+from perago.masking import hide_secret_variables
 from perago.observability.health import HealthServer
 from perago.observability.logs import configure_logs
 from perago.observability.metrics import WorkerMetrics
@@ -39,6 +40,8 @@ def serve(
 ) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
+    # Before the author's modules are imported; executors get them back, for their own settings.
+    hide_secret_variables()
     configure_logs(settings)
     definitions = load_tasks(targets)
     chosen = choose_spark(settings, definitions, spark_options)

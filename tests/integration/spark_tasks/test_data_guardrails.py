@@ -46,9 +46,12 @@ BROKEN: list[tuple[Guardrail, str]] = [
     (require_rows("raw", max=5), "raw has 6 rows, at most 5 allowed"),
     (require_not_null("gaps", ["id", "user"]), "nulls in user: 2"),
     (require_not_null("raw", "nothing"), "raw has no column 'nothing'; it has 'id'"),
-    (require_unique("raw", "user"), "raw is not unique in 'user'; for example: user='u"),
-    (require_unique("gaps", "user"), "user=None"),
-    (require_unique("odd", "count"), "count=1"),
+    (
+        require_unique("raw", "user", show_values=True),
+        "raw is not unique in 'user'; for example: user='u",
+    ),
+    (require_unique("gaps", "user", show_values=True), "user=None"),
+    (require_unique("odd", "count", show_values=True), "count=1"),
     (require_rows("missing", min=0), "required data is missing: missing"),
     (require_rows("ra", min=0), "required data is missing: ra"),
 ]
@@ -88,6 +91,12 @@ def test_a_guardrail_that_is_broken_says_what_it_found(
     with pytest.raises(GuardrailViolation) as caught:
         check_spark([guardrail], workspace)
     assert text in str(caught.value)
+
+
+def test_no_value_of_a_row_is_in_a_message_unless_asked_for(workspace: SparkWorkspace) -> None:
+    with pytest.raises(GuardrailViolation) as caught:
+        check_spark([require_unique("raw", "user")], workspace)
+    assert str(caught.value) == "raw is not unique in 'user'"
 
 
 @ALSO_ON_A_CLUSTER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 
 import pytest
 
@@ -16,7 +17,9 @@ from perago import (
 )
 from perago.errors import GuardrailViolation
 from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.spark.session import end_session, open_session
 from perago.tasks.guardrails import Guardrail
+from perago.wiring.spark_probe import probe
 from support.real_world import Params, Result
 from support.spark_world import (
     ALSO_ON_A_CLUSTER,
@@ -32,6 +35,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
 # Forty tasks of two seconds each: long enough to be found running on any machine.
 _SLOW = "java_method('java.lang.Thread', 'sleep', cast(2000 AS BIGINT)) AS slept"
+# A job id of the form that Spark gives.
+JOB = "3f8f2f0e-7a52-4c6b-9d0c-0f1d9c1f5a10"
 
 
 def attempt(world: RealSparkWorld, body: SparkBody, **job: object) -> Outcome:
@@ -77,9 +82,7 @@ def await_key(world: RealSparkWorld, part: str) -> None:
 
 
 @ALSO_ON_A_CLUSTER
-def test_a_job_left_running_is_interrupted_and_its_leftovers_are_removed(
-    world: RealSparkWorld,
-) -> None:
+def test_a_job_left_running_is_interrupted_and_fails_the_attempt(world: RealSparkWorld) -> None:
     threads: list[threading.Thread] = []
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
@@ -88,15 +91,62 @@ def test_a_job_left_running_is_interrupted_and_its_leftovers_are_removed(
         await_key(world, "/slow/__magic")
         return Result()
 
-    outcome = attempt(world, body)
-    assert isinstance(outcome, Completed), outcome
+    failed = refused(world, body, "UnfinishedOperationError")
+    assert "1 of its Spark operations" in failed.reason
     threads[0].join(timeout=30)
     assert not threads[0].is_alive()
-    [ended] = [e for e in world.events if (e.action, e.phase) == ("phase_ended", "end_operations")]
-    assert ended.details["interrupted"] == 1
-    assert not [key for key in world.paths() if "slow" in key]
-    assert world.rows("data/clean") == CLEAN
     world.assert_tidy()
+
+
+def test_a_streaming_query_left_running_is_stopped_and_fails_the_attempt(
+    world: RealSparkWorld,
+) -> None:
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        clean(workspace, params)
+        rates = workspace.spark.readStream.format("rate").load()
+        rates.writeStream.format("memory").queryName(f"rates_{world.repository[-6:]}").start()
+        return Result()
+
+    refused(world, body, "UnfinishedOperationError")
+    world.assert_tidy()
+
+
+def test_finished_jobs_and_streams_do_not_fail_the_attempt(world: RealSparkWorld) -> None:
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        clean(workspace, params)
+        thread = threading.Thread(target=workspace.spark.range(10).collect)
+        thread.start()
+        thread.join()
+        next(iter(workspace.spark.range(1000).toLocalIterator()))
+        rates = workspace.spark.readStream.format("rate").load()
+        sink = rates.writeStream.format("memory").queryName(f"rates_{world.repository[-6:]}")
+        sink.start().stop()
+        return Result()
+
+    outcome = attempt(world, body)
+    assert isinstance(outcome, Completed), outcome
+    assert world.rows("data/clean") == CLEAN
+
+
+def test_a_busy_spark_passes_the_check_at_start(world: RealSparkWorld) -> None:
+    session = open_session(world.remote, uuid.uuid4().hex)
+    failures: list[Exception] = []
+
+    def occupy() -> None:
+        try:
+            session.range(0, 400, 1, 400).selectExpr("id", _SLOW).collect()
+        except Exception as error:  # noqa: BLE001  interrupted at the end
+            failures.append(error)
+
+    thread = threading.Thread(target=occupy)
+    thread.start()
+    time.sleep(3.0)
+    try:
+        assert probe(world.remote) == []
+        assert thread.is_alive(), failures
+    finally:
+        end_session(session)
+        thread.join(timeout=60)
 
 
 def test_a_body_that_fails_has_its_jobs_interrupted(world: RealSparkWorld) -> None:
@@ -116,18 +166,19 @@ def test_leftovers_of_other_committers_are_removed_but_never_those_of_the_input(
     world: RealSparkWorld,
 ) -> None:
     world.ref = world.commit("main", {"data/old/_temporary/0/x": "was there before"})
+    left = {"data/clean/_temporary/0/x", f"data/.spark-staging-{JOB}/y"}
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
         clean(workspace, params)
         [branch] = world.branches() - {"main"}
-        for key in ("data/clean/_temporary/0/x", "data/.spark-staging-1/y", "data/t/_delta_log/z"):
+        for key in (*left, "data/t/_delta_log/z", "data/_temporary_results/x"):
             world.put(branch, key, "left")
         return Result()
 
     assert isinstance(attempt(world, body), Completed)
     paths = set(world.paths())
-    assert {"data/old/_temporary/0/x", "data/t/_delta_log/z"} < paths
-    assert not {"data/clean/_temporary/0/x", "data/.spark-staging-1/y"} & paths
+    assert {"data/old/_temporary/0/x", "data/t/_delta_log/z", "data/_temporary_results/x"} < paths
+    assert not left & paths
 
 
 @pytest.mark.parametrize("key", ["other/mine.txt", "_lakefs_actions/mine.yaml"])

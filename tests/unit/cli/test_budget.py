@@ -42,7 +42,7 @@ def address() -> Iterator[Address]:
         for _ in range(count):
             event = PhaseEvent("phase_ended", "publish", 0.12, {"how": "merged"})
             metrics.observe(task, event)
-    with HealthServer(Address("127.0.0.1", 0), metrics, lambda: True) as server:
+    with HealthServer(Address("127.0.0.1", 0), metrics, list) as server:
         assert server.address is not None
         yield server.address
 

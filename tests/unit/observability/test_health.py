@@ -6,7 +6,7 @@ import http.client
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import structlog
@@ -19,8 +19,8 @@ from perago.settings import Address, Settings
 ANY_PORT = Address("127.0.0.1", 0)
 
 
-def serve(is_ready: Callable[[], bool] = lambda: True, **options: float) -> HealthServer:
-    return HealthServer(ANY_PORT, WorkerMetrics(["clean"]), is_ready, **options)  # type: ignore[arg-type]
+def serve(find_problems: Callable[[], Sequence[str]] = list, **options: float) -> HealthServer:
+    return HealthServer(ANY_PORT, WorkerMetrics(["clean"]), find_problems, **options)  # type: ignore[arg-type]
 
 
 def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str, str]:
@@ -53,18 +53,19 @@ def test_metrics_are_served_in_the_format_that_prometheus_reads() -> None:
 
 
 def test_a_process_that_answers_is_alive_and_ready_only_when_it_says_so() -> None:
-    ready = threading.Event()
-    with serve(ready.is_set) as server:
+    problems = ["the disk is full", "nobody answers"]
+    with serve(lambda: problems) as server:
         assert ask(server, "/healthz")[0] == 200
-        assert ask(server, "/readyz")[0] == 503
-        ready.set()
-        assert ask(server, "/readyz?verbose=1")[0] == 200
-        ready.clear()
+        status, body, _ = ask(server, "/readyz")
+        assert (status, body) == (503, "not ready: the disk is full\nnot ready: nobody answers\n")
+        problems.clear()
+        assert ask(server, "/readyz?verbose=1")[:2] == (200, "ready\n")
+        problems.append("draining")
         assert ask(server, "/readyz")[0] == 503
 
 
 def test_a_readiness_check_that_raises_is_not_ready() -> None:
-    def broken() -> bool:
+    def broken() -> list[str]:
         raise RuntimeError("bug")
 
     with structlog.testing.capture_logs() as lines, serve(broken) as server:
@@ -148,7 +149,7 @@ def test_a_taken_port_that_was_asked_for_is_a_configuration_error() -> None:
 
 def test_a_taken_port_that_is_only_the_default_gives_a_warning_and_no_server() -> None:
     with serve() as first:
-        second = HealthServer(first.address, WorkerMetrics(), lambda: True, explicit=False)
+        second = HealthServer(first.address, WorkerMetrics(), list, explicit=False)
         with structlog.testing.capture_logs() as lines, second:
             assert second.address is None
     (line,) = [line for line in lines if line["event"] == "health_not_served"]
@@ -157,7 +158,7 @@ def test_a_taken_port_that_is_only_the_default_gives_a_warning_and_no_server() -
 
 
 def test_a_host_that_does_not_exist_is_a_configuration_error() -> None:
-    server = HealthServer(Address("no-such-host.invalid", 1), WorkerMetrics(), lambda: True)
+    server = HealthServer(Address("no-such-host.invalid", 1), WorkerMetrics(), list)
     with pytest.raises(ConfigurationError, match="no-such-host"), server:
         pass
 

@@ -157,7 +157,7 @@ def test_the_proposal_is_python_that_builds_the_same_budget() -> None:
 
 def test_metrics_are_read_from_a_running_worker() -> None:
     metrics = worker(*[0.1] * 20)
-    with HealthServer(Address("127.0.0.1", 0), metrics, lambda: True) as server:
+    with HealthServer(Address("127.0.0.1", 0), metrics, list) as server:
         text = fetch_metrics(f"http://{server.address}/metrics")
         assert read_publish_times(text)["clean"].count == 20
         assert fetch_metrics(f"http://{server.address}") == text

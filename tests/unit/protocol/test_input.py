@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from perago.errors import InputError
+from perago.errors import InputError, ResultError
+from perago.protocol.job import Policy
+from perago.protocol.outcome import Failed
 from perago.protocol.workspace import parse_input
+from support.memory_world import InMemoryWorld, completed, failed, writes
 
 REF = "a" * 64
 
@@ -79,3 +83,46 @@ def test_a_task_without_workspace_takes_params_only() -> None:
     assert parse_input({"params": {"a": 1}}, with_workspace=False).workspace is None
     with pytest.raises(InputError, match="unexpected 'workspace'"):
         parse_input(payload(), with_workspace=False)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "allowed"),
+    [
+        (("*/*",), True),
+        (("songs-*/main", "repo/*"), True),
+        (("rep?/ma*",), True),
+        (("songs-*/main",), False),
+        (("repo/dev",), False),
+        (("REPO/main",), False),
+        (("re*/main-*",), False),
+    ],
+)
+def test_a_worker_takes_only_workspaces_that_a_pattern_allows(
+    patterns: tuple[str, ...], allowed: bool
+) -> None:
+    world = InMemoryWorld(policy=Policy(allowed_workspaces=patterns))
+    outcome = world.run(world.job(writes(b=b"2")))
+    if allowed:
+        completed(outcome)
+        return
+    said = failed(outcome, InputError)
+    assert "this worker does not work on 'repo', branch 'main'" in said
+    assert isinstance(outcome, Failed)
+    assert "PERAGO_ALLOWED_WORKSPACES" in (outcome.hint or "")
+    # Before anything is read.
+    assert "lake.get_commit" not in world.faults.calls
+
+
+def test_a_value_that_cannot_be_written_as_json_is_not_in_the_message() -> None:
+    class Private(BaseModel):
+        token: int = 0
+
+    def body(_: object) -> Private:
+        return Private.model_construct(token="the-private-value")  # type: ignore[arg-type]
+
+    world = InMemoryWorld()
+    outcome = world.run(world.job(body, result_model=Private))
+    said = failed(outcome, ResultError)
+    assert isinstance(outcome, Failed)
+    assert "the-private-value" not in said + outcome.trace
+    assert "token" in said

@@ -9,6 +9,7 @@ from perago.protocol.ports import Change
 
 INSIDE = Boundary("audio/render")
 WHOLE = Boundary("")
+JOB = "3f8f2f0e-7a52-4c6b-9d0c-0f1d9c1f5a10"
 
 
 @pytest.mark.parametrize(
@@ -16,9 +17,9 @@ WHOLE = Boundary("")
     [
         "audio/render/t/_temporary/0/task_1/part-0.parquet",
         "audio/render/_temporary/0/_SUCCESS",
-        "audio/render/t/__magic_job-1/job-1/00/tasks/a/__base/part-0.parquet.pending",
-        "audio/render/t/__magic/job-1/x.pendingset",
-        "audio/render/t/.spark-staging-1/day=1/part-0.parquet",
+        f"audio/render/t/__magic_job-{JOB}/job-{JOB}/tasks/a/__base/part-0.parquet.pending",
+        "audio/render/t/__magic_job-job_20261116065500_0001/x.pendingset",
+        f"audio/render/t/.spark-staging-{JOB}/day=1/part-0.parquet",
         "audio/render/t/_temporary/",
     ],
 )
@@ -41,6 +42,11 @@ def test_a_new_folder_marker_in_the_workspace_or_above_it_is_a_leftover(key: str
         Change("audio/render/t/_delta_log/00000000000000000000.json", "added", 9),
         Change("audio/render/t/_delta_log/_temporary/x", "added"),
         Change("audio/render/t/_delta_log/", "added"),
+        # Folders of an author that merely begin like a committer's.
+        Change("audio/render/t/_temporary_results/x", "added", 9),
+        Change("audio/render/t/__magic_job-notes/x", "added", 9),
+        Change("audio/render/t/__magic/x", "added", 9),
+        Change("audio/render/t/.spark-staging-area/x", "added", 9),
         # A file, not a folder: an author may call one what he likes.
         Change("audio/render/t/_temporary", "added", 9),
         # Not added by this execution, so not its leftovers.

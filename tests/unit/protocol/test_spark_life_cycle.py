@@ -19,11 +19,12 @@ from perago.errors import (
     PublishFenceError,
     ResultError,
     TaskTerminalError,
+    UnfinishedOperationError,
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Policy, StoragePorts
 from perago.protocol.run import run_attempt
-from perago.testing import fails, followed_by, preceded_by
+from perago.testing import fails, preceded_by
 from perago.testing.spark import InMemorySparkWorkspace
 from support.memory_world import InMemoryWorld, assert_untouched, completed, failed, raising
 
@@ -149,19 +150,25 @@ def test_the_bodys_own_error_is_reported_also_when_sparks_operations_cannot_be_e
     failed(world.run(world.spark_job(raising(KeyError("mine")))), KeyError)
 
 
-def test_what_the_body_left_running_is_interrupted_before_the_diff(world: InMemoryWorld) -> None:
-    def body(space: InMemorySparkWorkspace) -> None:
-        space.write("b", b"2")
-        space.leave_running(lambda: space.write("late", b"3"))
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_operation_left_running_is_interrupted_and_fails_the_attempt(
+    world: InMemoryWorld, read_only: bool
+) -> None:
+    late: list[str] = []
 
-    # Whatever still runs ends just before the diff is asked for: only an interrupt prevents it.
-    world.faults.inject("objects.uncommitted", preceded_by(lambda: world.spark.opened[0].finish()))
-    completed(world.run(world.spark_job(body)))
-    assert world.contents() == {"data/a": b"1", "data/b": b"2", "other/x": b"x"}
-    calls = world.faults.calls
-    assert calls.index("spark.end_operations") < calls.index("objects.uncommitted")
+    def body(space: InMemorySparkWorkspace) -> None:
+        if not read_only:
+            space.write("b", b"2")
+        space.leave_running(lambda: late.append("landed"))
+
+    job = world.spark_job(body, read_only=read_only)
+    failed(world.run(job), UnfinishedOperationError)
+    world.spark.opened[0].finish()
+    assert late == []
+    assert "lake.commit" not in world.faults.calls
     [ended] = [event for event in world.events if event.details.get("interrupted")]
-    assert (ended.phase, ended.details) == ("end_operations", {"interrupted": 1})
+    assert (ended.action, ended.phase) == ("phase_failed", "end_operations")
+    assert_untouched(world)
 
 
 def test_work_that_cannot_be_ended_fails_the_attempt(world: InMemoryWorld) -> None:
@@ -174,7 +181,7 @@ def test_leftovers_are_removed_and_the_rest_is_published(world: InMemoryWorld) -
     def body(space: InMemorySparkWorkspace) -> None:
         space.write("t/part-0", b"2")
         space.write("t/_temporary/0/part-0", b"2")
-        space.write("t/__magic_job-1/00/x.pending", b"2")
+        space.write("t/__magic_job-job_1_1/00/x.pending", b"2")
         space.write("t/_delta_log/0.json", b"2")
         space.write_key("data/")
 
@@ -208,20 +215,6 @@ def test_nothing_but_leftovers_is_no_change(world: InMemoryWorld) -> None:
     assert output["workspace"]["ref"] == world.ref
     assert "lake.commit" not in world.faults.calls
     assert_untouched(world)
-
-
-def test_after_an_interrupt_leftovers_are_awaited(world: InMemoryWorld) -> None:
-    """Tasks of a cancelled job go on for some seconds after the job is over."""
-
-    def body(space: InMemorySparkWorkspace) -> None:
-        space.write("b", b"2")
-        space.leave_running(lambda: None)
-        late = followed_by(lambda: space.write("_temporary/late", b"3"))
-        world.faults.inject("objects.uncommitted", late)
-
-    completed(world.run(world.spark_job(body)))
-    assert sorted(world.contents()) == ["data/a", "data/b", "other/x"]
-    assert world.faults.calls.count("objects.uncommitted") > 1
 
 
 def test_what_appears_between_the_survey_and_the_commit_is_judged_too(world: InMemoryWorld) -> None:

@@ -72,22 +72,14 @@ def test_the_environment_wins_over_perago_toml_over_pyproject_over_lakectl(
     )
     write(
         folder / "pyproject.toml",
-        '[tool.perago]\nlakefs-access-key-id = "PYPROJECT"\nlog-level = "error"\n'
-        'lakefs-endpoint = "http://pyproject"\ntransfer-threads = 3\n',
+        '[tool.perago]\nlog-level = "error"\nlog-format = "json"\ntransfer-threads = 3\n',
     )
-    write(folder / "perago.toml", 'lakefs_endpoint = "http://perago.toml"\ntransfer_threads = 4\n')
+    write(folder / "perago.toml", 'log-level = "debug"\ntransfer_threads = 4\n')
     monkeypatch.setenv("PERAGO_TRANSFER_THREADS", "5")
     settings, found = load_settings(), origins()
     assert (settings.transfer_threads, found["transfer_threads"]) == (5, "environment")
-    assert (settings.lakefs_endpoint, found["lakefs_endpoint"]) == (
-        "http://perago.toml",
-        "perago.toml",
-    )
-    assert (settings.lakefs_access_key_id, found["lakefs_access_key_id"]) == (
-        "PYPROJECT",
-        "pyproject.toml [tool.perago]",
-    )
-    assert settings.log_level == "error"
+    assert (settings.log_level, found["log_level"]) == ("debug", "perago.toml")
+    assert (settings.log_format, found["log_format"]) == ("json", "pyproject.toml [tool.perago]")
     assert settings.lakefs_secret_access_key is not None
     assert settings.lakefs_secret_access_key.get_secret_value() == SECRET
     assert found["lakefs_secret_access_key"] == "~/.lakectl.yaml"
@@ -190,6 +182,7 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         "PERAGO_TRANSFER_THREADS (environment)",
         "metrics-address (perago.toml)",
         "conductor-auth-secret (perago.toml) is set, but CONDUCTOR_AUTH_KEY is not",
+        "Conductor's address and keys come from different sources",
     }
     text = "\n".join(found)
     assert SECRET not in text
@@ -219,7 +212,13 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         ("PERAGO_LOG_FORMAT", "xml"),
         ("PERAGO_LOG_LEVEL", "loud"),
         ("PERAGO_PUBLISH_FENCE", "none"),
-        ("PERAGO_REPLACEMENT", "never"),
+        ("PERAGO_REPLACEMENT", "some"),
+        ("PERAGO_ALLOWED_WORKSPACES", "songs"),
+        ("PERAGO_ALLOWED_WORKSPACES", "songs/main,"),
+        ("PERAGO_ALLOWED_WORKSPACES", "songs/a/b"),
+        ("PERAGO_SPARK_DATA", "/etc/*"),
+        ("PERAGO_SPARK_DATA", "tasks/../../*"),
+        ("PERAGO_MIN_FREE_BYTES", "-1"),
     ],
 )
 def test_a_wrong_value_is_one_problem_at_its_variable(
@@ -307,9 +306,11 @@ def test_a_secret_that_is_overridden_gives_no_warning(monkeypatch: pytest.Monkey
 
 def test_no_representation_shows_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("CONDUCTOR_AUTH_KEY", "key")
     monkeypatch.setenv("SPARK_REMOTE", f"sc://localhost:15002/;token={SECRET}")
-    write(folder / "perago.toml", f'conductor-auth-secret = "{SECRET}"\n')
+    write(
+        folder / "perago.toml",
+        f'conductor-auth-key = "key"\nconductor-auth-secret = "{SECRET}"\n',
+    )
     loaded = read_settings()
     assert loaded.settings.conductor_auth_secret is not None
     assert SECRET not in f"{loaded!r} {loaded.settings!r} {loaded.values()!r}"

@@ -44,15 +44,50 @@ def test_installed_modules_stay_where_they_are_unless_they_are_the_tasks() -> No
     assert [place.name for place in named if "site-packages" in place.parts] == ["pydantic"]
 
 
-def test_the_zip_holds_perago_and_whole_packages_without_compiled_python(
+def sent(project: Path, monkeypatch: pytest.MonkeyPatch, *data: str) -> set[str]:
+    monkeypatch.setattr(artifacts, "_packages", lambda _: Path("unused"))
+    made = artifacts.build_artifacts(["tasks_of_test.main"], project, data)
+    return set(zipfile.ZipFile(made.modules).namelist())
+
+
+def test_the_zip_holds_the_python_files_of_perago_and_of_the_author(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "_packages", lambda _: Path("unused"))
-    made = artifacts.build_artifacts(["tasks_of_test.main"], project)
-    names = set(zipfile.ZipFile(made.modules).namelist())
-    wanted = {"perago/__init__.py", "tasks_of_test/main.py", "tasks_of_test/table.csv"}
-    assert wanted | {"beside_of_test.py"} <= names
-    assert not any("__pycache__" in name for name in names)
+    names = sent(project, monkeypatch)
+    assert {"perago/__init__.py", "tasks_of_test/main.py", "beside_of_test.py"} <= names
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_declared_data_is_sent_and_nothing_next_to_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = sent(project, monkeypatch, "tasks_of_test/*.csv")
+    assert "tasks_of_test/table.csv" in names
+    assert all(name.endswith((".py", ".csv")) for name in names)
+
+
+def test_no_dot_file_no_link_and_no_key_is_sent_whatever_is_declared(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = project / "tasks_of_test"
+    elsewhere = project / "elsewhere"
+    (elsewhere / "inner").mkdir(parents=True)
+    (elsewhere / "inner" / "private.py").touch()
+    (package / "linked").symlink_to(elsewhere)
+    (package / "linked.py").symlink_to(elsewhere / "inner" / "private.py")
+    (package / ".git").mkdir()
+    (package / ".git" / "hook.py").touch()
+    hidden = [".env", ".hidden.py", "server.pem", "server.KEY", "id_ed25519", "credentials.json"]
+    hidden += ["prod.env", "client_secret.json", "keys.p12"]
+    for name in hidden:
+        (package / name).touch()
+    names = sent(project, monkeypatch, "*")
+    ours = {name for name in names if name.startswith("tasks_of_test/")}
+    assert ours == {
+        "tasks_of_test/__init__.py",
+        "tasks_of_test/main.py",
+        "tasks_of_test/table.csv",
+    }
 
 
 def test_the_archive_holds_compiled_packages_and_an_interpreter_and_is_made_once(

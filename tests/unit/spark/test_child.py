@@ -31,7 +31,7 @@ def test_the_telling_line_of_an_error_is_kept(text: str, expected: str) -> None:
 
 def test_a_request_that_takes_too_long_is_given_up() -> None:
     with pytest.raises(BackendUnavailableError, match=r"did not answer within 0 s"):
-        child.ask(spark_probe, {"remote": "sc://localhost:1"}, seconds=0.01)
+        child.ask(spark_probe, {"remote": "sc://localhost:1", "with_job": False}, seconds=0.01)
 
 
 def test_an_error_of_the_child_is_an_error_of_the_caller() -> None:

@@ -70,3 +70,35 @@ def test_data_that_is_not_there_is_a_violation_and_asks_spark_nothing() -> None:
     workspace = SparkWorkspace(None, "s3a://r/c", list_paths=lambda: ["cleaner/part-0"])
     with pytest.raises(GuardrailViolation, match="required data is missing: clean"):
         check_spark([require_rows("clean", min=0)], workspace)
+
+
+class Frame:
+    """A table in which the value 'private' occurs twice; every step gives the table again."""
+
+    columns = ("user",)
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: self
+
+    def collect(self) -> list[tuple[str]]:
+        return [("private",)]
+
+
+class Space:
+    """As much of a Spark workspace as a data guardrail needs."""
+
+    def paths(self) -> list[str]:
+        return ["t/part-0"]
+
+    def read(self, _path: str, *, format: str) -> Frame:  # noqa: A002  Spark's name for it
+        assert format == "parquet"
+        return Frame()
+
+
+@pytest.mark.parametrize("show_values", [False, True])
+def test_a_message_has_values_of_rows_only_when_asked_for(show_values: bool) -> None:
+    guardrail = require_unique("t", "user", show_values=show_values)
+    with pytest.raises(GuardrailViolation) as caught:
+        guardrail.check_data(Space())  # type: ignore[arg-type]
+    assert ("private" in str(caught.value)) is show_values
+    assert str(caught.value).startswith("t is not unique in 'user'")

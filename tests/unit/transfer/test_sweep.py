@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -443,3 +444,34 @@ def test_clear_removes_a_directory_that_was_just_being_made(
 def test_clear_of_an_execution_that_left_nothing_does_nothing(tmp_path: Path) -> None:
     execution = Execution(Claim(Attempt("wf", "task", 0, "step"), "token"), "execution")
     assert clear(tmp_path, execution) == SweepReport()
+
+
+def move_to_another_host(directory: Path) -> Path:
+    """Make a directory one that was made on another host."""
+    marker = directory / ".perago-attempt.json"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), "host": "elsewhere"}))
+    return directory
+
+
+def test_folders_of_other_hosts_are_swept_when_nothing_changed_in_them_for_long(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    folder = move_to_another_host(owner().kill())
+    time.sleep(1.0)
+    # A change anywhere in it counts, whatever modification time it has.
+    deep = folder / "data" / "deep" / "er" / "file.txt"
+    os.utime(deep, (0, 0))
+    assert sweep(tmp_path).of(Fate.FOREIGN) == [folder]
+    assert sweep(tmp_path, other_hosts_after=0.9).of(Fate.YOUNG) == [folder]
+    time.sleep(1.0)
+    assert sweep(tmp_path, other_hosts_after=0.9, dry_run=True).of(Fate.REMOVABLE) == [folder]
+    assert deep.exists()
+    assert sweep(tmp_path, other_hosts_after=0.9).of(Fate.REMOVED) == [folder]
+    assert not folder.exists()
+
+
+def test_a_folder_of_another_host_whose_lock_is_held_is_kept_whatever_its_age(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    folder = move_to_another_host(owner().path)
+    assert sweep(tmp_path, other_hosts_after=0.0).of(Fate.LIVE) == [folder]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perago.errors import BackendUnavailableError
+from perago.masking import remember_secret
 from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed
 from perago.worker.report import Progress, task_log
@@ -63,3 +64,12 @@ def test_the_last_entry_has_the_phases_alone() -> None:
         PhaseEvent("phase_ended", "download", 2.0, {"objects": 3}),
     ]
     assert task_log(events, Completed({})) == ["download 2.000 s objects=3"]
+
+
+def test_progress_has_no_secret_and_no_control_character() -> None:
+    remember_secret("secret-of-progress")
+    desk = Desk()
+    details = {"key": "\x1b secret-of-progress"}
+    desk.progress.note(PhaseEvent("partition_done", "download", 1.0, details))
+    desk.progress.flush()
+    assert desk.posted == ["download 1.000 s key=\\x1b ********"]

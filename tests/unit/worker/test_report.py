@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, TaskFailed
+from perago.masking import remember_secret
 from perago.protocol.outcome import Completed, failure_of
 from perago.protocol.ports import Delivery
 from perago.testing import Faults, InMemoryConductor, ManualClock, TaskSettings, fails, reply_lost
@@ -61,3 +62,13 @@ def test_a_lasting_outage_is_told(conductor: InMemoryConductor) -> None:
     claim = poll(conductor).claim
     with conductor.faults.outage("attempts"), pytest.raises(BackendUnavailableError):
         report(conductor, claim, DONE, [], seconds=0.1)
+
+
+def test_no_secret_and_no_control_character_is_posted(conductor: InMemoryConductor) -> None:
+    remember_secret("key-of-this-test")
+    claim = poll(conductor).claim
+    failed = failure_of(TaskFailed("\x1b[2J key-of-this-test", hint="not key-of-this-test"))
+    assert report(conductor, claim, failed, ["a key-of-this-test \x9b"], seconds=5)
+    task, _retry = conductor.workflow(claim.attempt.workflow_instance_id).tasks
+    assert task.logs == ["a ******** \\x9b"]
+    assert task.reason == "TaskFailed: \\x1b[2J ********"

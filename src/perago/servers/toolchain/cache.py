@@ -8,7 +8,9 @@ system and renamed when complete, under a lock that the kernel releases when its
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +42,13 @@ class Cache:
     def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
         """Return the directory of an artifact; ``make(empty_directory)`` makes a missing one."""
         final = self.root / name
-        if final.is_dir():
-            return final
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            # For the owner alone, whatever the umask says.
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_exposed(self.root)
+            if final.is_dir():
+                refuse_exposed(final, *final.iterdir())
+                return final
             with self._locked(name):
                 # The process that had the lock before may have made it.
                 if not final.is_dir():
@@ -75,9 +80,10 @@ class Cache:
         partial = final.with_name(f"{final.name}.partial")
         # The lock is held, so a partial directory was left by a killed process.
         _remove(partial)
-        partial.mkdir()
+        partial.mkdir(mode=0o700)
         try:
             make(partial)
+            _keep_others_from_writing(partial)
             partial.rename(final)
         finally:
             _remove(partial)
@@ -89,6 +95,32 @@ class Cache:
             f"could not write to the cache {self.root}: {error.strerror or error}",
             hint="Set PERAGO_CACHE to a folder that can be written to.",
         )
+
+
+def refuse_exposed(*paths: Path) -> None:
+    """Raise ``SetupError`` if another user owns or may change a path: what is in it is run."""
+    for path in paths:
+        found = path.stat()
+        # Root can change everything anyway, and an image may bring a cache of root's.
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise SetupError(
+                f"the cache {path} belongs to another user (uid {found.st_uid}), whose programs "
+                "Perago would run",
+                hint="Set PERAGO_CACHE to a folder of your own.",
+            )
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise SetupError(
+                f"other users can write to the cache {path}, from which Perago runs programs",
+                hint=f"If you trust what is in it, run: chmod -R go-w {shlex.quote(str(path))}; "
+                "otherwise remove it, or set PERAGO_CACHE to a folder of your own.",
+            )
+
+
+def _keep_others_from_writing(directory: Path) -> None:
+    """Remove what a umask such as 002 grants."""
+    for path in directory.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _remove(directory: Path) -> None:

@@ -16,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 from perago.errors import SetupError
 from perago.servers.toolchain import java, tool
+from perago.servers.toolchain.checksums import verify_files
 from perago.servers.toolchain.progress import step
 
 _SECONDS = 1800.0
@@ -51,6 +52,8 @@ class Coordinates:
 class Request:
     """What to fetch, its size, and the alternative when it cannot be fetched."""
 
+    # Its name in checksums.toml.
+    artifact: str
     title: str
     dependencies: tuple[Coordinates, ...]
     excluded_organisations: tuple[str, ...]
@@ -67,7 +70,7 @@ def pyspark_home() -> Path:
 
 
 def retrieve(request: Request, target: Path) -> None:
-    """Fetch the files of ``request`` into ``target``."""
+    """Fetch the files of ``request`` into ``target`` and compare them with their hashes."""
     work = target / ".ivy"
     work.mkdir()
     settings, module = work / "settings.xml", work / "ivy.xml"
@@ -89,6 +92,7 @@ def retrieve(request: Request, target: Path) -> None:
         )
     # Ivy copies what it fetched; its cache, up to half a gigabyte, is not needed again.
     shutil.rmtree(work)
+    verify_files(request.artifact, target, request.alternative)
 
 
 def _settings(cache: Path) -> str:

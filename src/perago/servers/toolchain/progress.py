@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from perago.masking import escape_controls
+
 Measure = Literal["bytes", "packages"]
 Advance = Callable[[int], None]
 
 
 def note(line: str) -> None:
     """Print one line of progress on stderr."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(escape_controls(line) + "\n")
     sys.stderr.flush()
 
 

@@ -20,7 +20,9 @@ _AWS_MODULES = (
     "netty-nio-client",
     "url-connection-client",
 )
+_ARTIFACT = f"spark-s3a-{VERSION}"
 _REQUEST = ivy.Request(
+    artifact=_ARTIFACT,
     title=f"fetch S3A for Spark {VERSION}",
     dependencies=(
         # Without its dependencies, the connectors of every cloud: only its committers are used.
@@ -48,4 +50,4 @@ _REQUEST = ivy.Request(
 
 def find_or_fetch(cache: Cache) -> Path:
     """Return the folder with the jars; fetch them once into the cache."""
-    return cache.obtain(f"spark-s3a-{VERSION}", lambda folder: ivy.retrieve(_REQUEST, folder))
+    return cache.obtain(_ARTIFACT, lambda folder: ivy.retrieve(_REQUEST, folder))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from perago.errors import SetupError
+from perago.masking import is_secret_variable
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _TICK_SECONDS = 0.2
@@ -58,7 +59,7 @@ def run(
             stdout=output,
             stderr=errors,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env={**environment_without_secrets(), **(env or {})},
         )
         try:
             while process.poll() is None:
@@ -77,6 +78,11 @@ def run(
     if process.returncode != 0:
         raise _failure(what, log.read_text(errors="replace") + output_text, alternative)
     return output_text
+
+
+def environment_without_secrets() -> dict[str, str]:
+    """Copy this process's environment without the worker's secrets."""
+    return {key: value for key, value in os.environ.items() if not is_secret_variable(key)}
 
 
 def _failure(what: str, output: str, alternative: str) -> SetupError:

@@ -102,3 +102,44 @@ def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path) -> No
 def test_the_variable_names_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERAGO_CACHE", str(tmp_path / "mine"))
     assert Cache.of_user().root == tmp_path / "mine"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_cache_that_others_can_write_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
+    root = tmp_path / "cache"
+    Cache(root).obtain("thing-1.0", _whole)
+    root.chmod(mode)
+    with pytest.raises(SetupError, match="other users can write to the cache") as caught:
+        Cache(root).obtain("thing-1.0", _whole)
+    assert f"chmod -R go-w {root}" in caught.value.hint
+    root.chmod(0o755)
+    assert Cache(root).obtain("thing-1.0", _whole) == root / "thing-1.0"
+
+
+def test_an_artifact_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    artifact = Cache(tmp_path / "cache").obtain("thing-1.0", _whole)
+    (artifact / "whole").chmod(0o666)
+    with pytest.raises(SetupError, match="other users can write to the cache"):
+        Cache(tmp_path / "cache").obtain("thing-1.0", _whole)
+
+
+def test_a_cache_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").mkdir(mode=0o700)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        os.chown(tmp_path / "cache", 12345, 12345)
+    with pytest.raises(SetupError, match="belongs to another user"):
+        Cache(tmp_path / "cache").obtain("thing-1.0", _whole)
+
+
+def test_a_generous_umask_opens_nothing_to_others(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        artifact = Cache(tmp_path / "cache").obtain("thing-1.0", _whole)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "cache", artifact, artifact / "whole"):
+        assert not path.stat().st_mode & 0o022, path

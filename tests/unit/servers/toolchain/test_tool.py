@@ -12,7 +12,7 @@ import pytest
 
 from perago.errors import SetupError
 from perago.servers import conductor, lakefs
-from perago.servers.toolchain import ivy, tool
+from perago.servers.toolchain import tool
 from perago.servers.toolchain.cache import Cache
 
 
@@ -87,13 +87,16 @@ def test_a_cut_download_leaves_nothing_in_the_cache(
 def test_a_jar_that_is_not_the_released_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forged(_request: ivy.Request, target: Path) -> None:
-        (target / f"conductor-server-{conductor.VERSION}-boot.jar").write_bytes(b"PK")
+    def forged(*_: object, cwd: Path, **__: object) -> str:
+        (cwd.parent / f"conductor-server-{conductor.VERSION}-boot.jar").write_bytes(b"PK")
+        return ""
 
-    monkeypatch.setattr(ivy, "retrieve", forged)
+    monkeypatch.setattr(tool, "run", forged)
     monkeypatch.delenv("PERAGO_CONDUCTOR_JAR", raising=False)
-    with pytest.raises(SetupError, match="not the released file"):
+    with pytest.raises(SetupError, match="is not what was released") as caught:
         conductor.find_or_fetch(Cache(tmp_path))
+    assert f"conductor-server-{conductor.VERSION}-boot.jar: its hash is " in str(caught.value)
+    assert "PERAGO_MAVEN_REPOSITORY" in caught.value.hint
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 

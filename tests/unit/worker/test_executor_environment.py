@@ -1,0 +1,68 @@
+"""An author's module, imported by an executor, finds no secret in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+MODULE = """
+import json, os, subprocess, sys
+from pathlib import Path
+from pydantic import BaseModel
+from perago import task
+
+class Nothing(BaseModel):
+    pass
+
+child = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+seen = subprocess.run(child, capture_output=True, check=True, text=True).stdout
+Path("seen.json").write_text(json.dumps([dict(os.environ), json.loads(seen)]))
+
+@task(name="t", owner_email="a@example.com")
+def t(params: Nothing) -> Nothing:
+    return Nothing()
+"""
+SECRETS = {
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "secret-of-lakefs",
+    "CONDUCTOR_AUTH_SECRET": "secret-of-conductor",
+    "SPARK_REMOTE": "sc://localhost:15002/;token=token-of-spark",
+}
+
+
+def test_a_body_and_its_children_see_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "module_of_test.py").write_text(MODULE)
+    ours, theirs = socket.socketpair()
+    variables = {
+        "LAKECTL_SERVER_ENDPOINT_URL": "http://127.0.0.1:1",
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
+        "CONDUCTOR_SERVER_URL": "http://127.0.0.1:1/api",
+        "CONDUCTOR_AUTH_KEY": "key",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "HOME": str(tmp_path),
+        **SECRETS,
+    }
+    with ours, theirs:
+        command = [sys.executable, "-m", "perago.worker.executor", str(theirs.fileno()), "alone"]
+        process = subprocess.Popen(
+            [*command, "module_of_test"],
+            cwd=tmp_path,
+            env={**os.environ, **variables},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        try:
+            ours.settimeout(60)
+            assert ours.recv(1), "the executor ended before it was ready"
+        finally:
+            process.kill()
+            process.wait()
+    own, of_child = json.loads((tmp_path / "seen.json").read_text())
+    for seen in (own, of_child):
+        assert not SECRETS.keys() & seen.keys()
+        assert not any("secret-of" in value or "token-of" in value for value in seen.values())
+        assert seen["CONDUCTOR_SERVER_URL"] == "http://127.0.0.1:1/api"
