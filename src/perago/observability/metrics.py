@@ -6,7 +6,7 @@ metrics and logs cannot tell different stories.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -100,6 +100,15 @@ class WorkerMetrics:
         self._undelivered = self._counter(
             "undelivered_results", "Results that Conductor could not be given.", "task"
         )
+        self._lease_losses = self._counter(
+            "lease_losses", "Attempts that Conductor gave away or ended while they ran.", "task"
+        )
+        self._last_poll = self._gauge(
+            "last_poll_timestamp_seconds", "When Conductor last answered a poll, in Unix time."
+        )
+        self._oldest = self._gauge(
+            "oldest_attempt_seconds", "For how long the oldest running attempt has been running."
+        )
         self._restarts = self._counter("executor_restarts", "Executors started again.")
         self._slots = self._gauge("slots", "Attempts that can run at once.")
         self._busy = self._gauge("busy_slots", "Attempts that run now.")
@@ -154,6 +163,18 @@ class WorkerMetrics:
     def poll_failed(self, task: str) -> None:
         """A poll failed."""
         self._poll_failures.labels(task).inc()
+
+    def poll_succeeded(self) -> None:
+        """Conductor answered a poll."""
+        self._last_poll.set_to_current_time()
+
+    def lease_lost(self, task: str) -> None:
+        """Conductor was seen to have taken a running attempt away."""
+        self._lease_losses.labels(task).inc()
+
+    def watch_age(self, seconds: Callable[[], float]) -> None:
+        """Ask for the age of the oldest running attempt with each scrape."""
+        self._oldest.set_function(seconds)
 
     def executor_restarted(self) -> None:
         """An executor that died was started again."""
@@ -218,6 +239,7 @@ class WorkerMetrics:
                 self._replacements,
                 self._withdrawals,
                 self._poll_failures,
+                self._lease_losses,
                 self._undelivered,
             ):
                 counter.labels(task)

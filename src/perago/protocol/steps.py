@@ -33,8 +33,8 @@ from perago.protocol.fences import (
     build_workspace_publication_plan,
 )
 from perago.protocol.identity import Execution
-from perago.protocol.json_value import encode_json
 from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.json_value import encode_json
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
@@ -272,9 +272,12 @@ class Executed:
 
 def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
-        return call_body(lambda: job.params_model.model_validate(params), "params model")
+        found: BaseModel = call_body(
+            lambda: job.params_model.model_validate(params), "params model"
+        )
     except ValidationError as error:
         raise InputError(f"params: {describe_validation(error)}") from None
+    return found
 
 
 def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
@@ -306,11 +309,12 @@ def check_guardrails(
 def check_result(job: Job, value: Any) -> Executed:
     """Check the result against its model and write it as JSON data."""
     try:
-        return call_body(lambda: _dump_result(job, value), "result model")
+        executed: Executed = call_body(lambda: _dump_result(job, value), "result model")
     except ValidationError as error:
         raise ResultError(f"the result does not fit: {describe_validation(error)}") from None
     except (ValueError, RecursionError) as error:
         raise ResultError(f"the result cannot be written as JSON: {describe(error)}") from error
+    return executed
 
 
 def _dump_result(job: Job, value: Any) -> Executed:
