@@ -25,7 +25,7 @@ from perago.observability.logs import attempt_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.json_value import MAX_DEPTH, is_too_deep
-from perago.protocol.outcome import Outcome, describe, failure_of
+from perago.protocol.outcome import Failed, Outcome, describe, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.worker.channel import (
@@ -153,6 +153,13 @@ class Slot:
     def _run(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
         if is_too_deep(delivery.payload):
             return failure_of(InputError(f"the input is nested more than {MAX_DEPTH} levels deep"))
+        ending = self._run_once(running, delivery)
+        if running.events or not isinstance(ending, Failed) or not _died(ending):
+            return ending
+        # Nothing of it had begun: the executor was dying already, which is not the attempt's fault.
+        return self._run_once(running, delivery)
+
+    def _run_once(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
         executor = self._find_executor()
         if executor is None:
             return Stopped.HANDED_BACK
@@ -263,6 +270,10 @@ class LeaseState(Protocol):
 
     @property
     def is_lost(self) -> bool: ...
+
+
+def _died(outcome: Failed) -> bool:
+    return outcome.code == ExecutorDiedError.code
 
 
 def pause_after(deaths: int) -> float:
