@@ -63,11 +63,17 @@ _LONGEST_DETAIL = 2000
 _MOST_REPORTED = 64_000
 
 
+def end_group() -> None:
+    """End this process and its group at once."""
+    os.killpg(0, signal.SIGKILL)
+
+
 class Line:
     """The executor's side of the channel: a thread reads, the main thread works."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, on_end: Callable[[], None] = end_group) -> None:
         self._channel = channel
+        self._on_end = on_end
         self.assignments: queue.Queue[Assignment] = queue.Queue()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[ProceedDecision | SparkAddress]] = {}
@@ -127,9 +133,11 @@ class Line:
                     self.assignments.put(message)
                 elif isinstance(message, ProceedDecision | SparkAddress):
                     self._take_answer(message)
+        except ChannelClosedError:
+            pass  # the supervisor has hung up, or is gone
         finally:
-            # Without this thread nobody would notice that the supervisor is gone.
-            os.killpg(0, signal.SIGKILL)
+            # Without this thread nothing would notice that the supervisor is gone.
+            self._on_end()
 
 
 class Leftovers:

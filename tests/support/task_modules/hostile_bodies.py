@@ -67,7 +67,9 @@ def _leave_processes(params: Params) -> None:
         "import os, subprocess, sys; "
         f"print(subprocess.Popen({SLEEPER!r}, start_new_session=True, stdout=-3, stderr=-3).pid)"
     )
-    shown = subprocess.run([sys.executable, "-c", twice], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", twice], capture_output=True, text=True, check=True
+    )
     _note(params, near.pid, far.pid, int(shown.stdout))
 
 
@@ -142,10 +144,10 @@ def _act(params: Params) -> Any:
 
 def _write_garbage() -> None:
     """Write into every socket of this process."""
-    for name in os.listdir("/proc/self/fd"):
+    for link in Path("/proc/self/fd").iterdir():
         try:
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                os.write(int(name), b"\xff" * 64)
+            if str(link.readlink()).startswith("socket:"):
+                os.write(int(link.name), b"\xff" * 64)
         except OSError:
             continue
     time.sleep(60)
