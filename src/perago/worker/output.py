@@ -104,11 +104,17 @@ class TaskOutput:
         self._kept.add(text)
         self._logged += 1
         if self._logged <= _MOST_LOGGED:
-            self._context.run(_log.info, "task_output", text=text)
+            self._context.run(_log_line, text)
         elif self._logged == _MOST_LOGGED + 1:
-            self._context.run(
-                _log.warning, "task_output_cut", reason=f"more than {_MOST_LOGGED} lines"
-            )
+            self._context.run(_log_cut)
+
+
+def _log_line(text: str) -> None:
+    _log.info("task_output", text=text)
+
+
+def _log_cut() -> None:
+    _log.warning("task_output_cut", reason=f"more than {_MOST_LOGGED} lines")
 
 
 class _Kept:
