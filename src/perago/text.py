@@ -18,6 +18,20 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shorten_middle(text: str, limit: int) -> str:
+    """Cut the middle out of a text whose beginning and end matter, like a traceback."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n… {len(text) - limit} characters left out …\n"
+    half = max((limit - len(mark)) // 2, 0)
+    return text[: limit - len(mark) - half] + mark + text[len(text) - half :]
+
+
+def encodable(text: str) -> str:
+    """Escape what UTF-8 cannot encode: lone halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shorten_line(text: str, limit: int) -> str:
     """Put a text on one line and cut it to ``limit`` characters."""
     return shorten(" ".join(text.split()), limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ from conductor.client.http.models.workflow import Workflow
 
 from perago.conductor.errors import translated
 from perago.connections import ConductorConnection
-from perago.errors import BackendRefusedError, NotFoundError
+from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
@@ -78,6 +79,15 @@ class ConductorAttempts:
                 **options,
             )
         return _delivery(tasks[0], token) if tasks else None
+
+    def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
+        """Ask in one request which queues hold anything; a task in one may not be due yet."""
+        queues = {f"{domain}:{name}" if domain else name: name for name in task_types}
+        with translated("read the sizes of queues"):
+            sizes = self._api.size(task_type=list(queues), _request_timeout=self._timeout)
+        if not isinstance(sizes, dict):
+            raise BackendUnavailableError("Conductor did not tell the sizes of queues")
+        return [name for queue, name in queues.items() if sizes.get(queue, 1)]
 
     def read(self, task_id: str) -> AttemptSnapshot:
         task = retrying_times(self._tries)(self._get_task, task_id)

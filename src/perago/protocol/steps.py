@@ -35,7 +35,9 @@ from perago.protocol.fences import (
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.json_value import encode_json
 from perago.protocol.licences import Licence, Licences
+from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import Record, read_record
@@ -276,9 +278,12 @@ class Executed:
 
 def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
-        return job.params_model.model_validate(params)
+        found: BaseModel = call_body(
+            lambda: job.params_model.model_validate(params), "params model"
+        )
     except ValidationError as error:
         raise InputError(f"params: {describe_validation(error)}") from None
+    return found
 
 
 def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
@@ -288,9 +293,13 @@ def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
     except (Exception, KeyboardInterrupt):
         raise
     except SystemExit as error:
-        raise BodyError(f"the {what} called sys.exit({error.code!r})") from error
+        raise BodyError(f"the {what} called sys.exit({_shown(error.code)})") from error
     except BaseException as error:  # asyncio.CancelledError, for one
-        raise BodyError(f"the {what} raised {type(error).__name__}: {error}") from error
+        raise BodyError(f"the {what} raised {type(error).__name__}: {describe(error)}") from error
+
+
+def _shown(code: object) -> str:
+    return repr(code) if isinstance(code, int | str | None) else type(code).__name__
 
 
 def check_guardrails(
@@ -300,29 +309,40 @@ def check_guardrails(
     try:
         call_body(lambda: check(data), "guardrail")
     except GuardrailViolation as error:
-        raise violation(str(error)) from error
+        raise violation(describe(error)) from error
 
 
 def check_result(job: Job, value: Any) -> Executed:
+    """Check the result against its model and write it as JSON data."""
     try:
-        result = job.result_model.model_validate(value)
-        payload = result.model_dump(mode="json", by_alias=True, warnings="error")
+        executed: Executed = call_body(lambda: _dump_result(job, value), "result model")
     except ValidationError as error:
         raise ResultError(f"the result does not fit: {describe_validation(error)}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         # Without the cause, whose text has the value.
-        said = _INPUT_VALUE.sub("", str(error))
+        said = _INPUT_VALUE.sub("", describe(error))
         raise ResultError(f"the result cannot be written as JSON: {said}") from None
-    return Executed(result, payload)
+    return executed
+
+
+def _dump_result(job: Job, value: Any) -> Executed:
+    result = job.result_model.model_validate(value)
+    return Executed(result, result.model_dump(mode="json", by_alias=True, warnings="error"))
 
 
 def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:
+    """Build the very JSON that Conductor will get, before anything is published.
+
+    What is returned is read back from those bytes: plain data without surprises.
+    """
     try:
-        size = len(json.dumps(payload, allow_nan=False).encode())
-    except ValueError as error:
-        raise ResultError(f"the result cannot be written as JSON: {error}") from error
-    if size > ports.policy.max_output_bytes:
+        encoded = encode_json(payload)
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"the result cannot be written as JSON: {describe(error)}") from error
+    if len(encoded) > ports.policy.max_output_bytes:
         raise ResultError(
-            f"the output has {size} bytes, more than the {ports.policy.max_output_bytes} allowed"
+            f"the output has {len(encoded)} bytes, "
+            f"more than the {ports.policy.max_output_bytes} allowed"
         )
-    return payload
+    output: dict[str, Any] = json.loads(encoded)
+    return output

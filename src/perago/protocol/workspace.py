@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from perago.errors import InputError
+from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{64}")
 
@@ -66,6 +67,8 @@ class TaskInput:
 
 def parse_input(payload: dict[str, Any], *, with_workspace: bool) -> TaskInput:
     """Check the top level of a Conductor input and its workspace."""
+    if is_too_deep(payload):
+        raise InputError(f"the input is nested more than {MAX_DEPTH} levels deep")
     wanted = {"workspace", "params"} if with_workspace else {"params"}
     if set(payload) != wanted:
         missing, extra = sorted(wanted - set(payload)), sorted(set(payload) - wanted)

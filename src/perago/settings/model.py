@@ -233,6 +233,12 @@ class Settings(BaseModel):
         le=86_400,
         allow_inf_nan=False,
     )
+    executor_attempts: int = _setting(
+        "PERAGO_EXECUTOR_ATTEMPTS",
+        "After so many attempts an executor is replaced by a new process; 0 keeps it for good.",
+        default=1000,
+        ge=0,
+    )
     metrics_address: Annotated[Address | None, BeforeValidator(_read_address)] = _setting(
         "PERAGO_METRICS_ADDRESS",
         "Where `/metrics`, `/healthz` and `/readyz` are served; port 0 takes a free one, "

@@ -6,21 +6,22 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from perago.conductor.client import ConductorAttempts
-from perago.errors import BackendError, ExecutorDiedError
+from perago.errors import BackendError, BackendRefusedError, ExecutorDiedError
 from perago.lakefs.control import LakeFSControl
 from perago.observability.logs import log_phase
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.protocol.outcome import Completed, Failed, Outcome, describe, failure_of
 from perago.protocol.ports import Delivery
 from perago.protocol.workspace import StagingBranch
 from perago.spark.runtime import SparkRuntime
@@ -42,6 +43,13 @@ class Stopped(Enum):
     HANDED_BACK = auto()
 
 
+class Concluded(Protocol):
+    """As much of an attempt under supervision as its report needs."""
+
+    events: list[PhaseEvent]
+    output: str
+
+
 @dataclass
 class WorkerContext:
     """Shared by all slots; every method may be called from any of their threads."""
@@ -57,16 +65,31 @@ class WorkerContext:
     spark: SparkRuntime | None = None
     # Whether it also moves the large workspaces of file tasks.
     moves_on_spark: bool = False
+    # An executor is replaced after so many attempts; 0 means never.
+    executor_attempts: int = 0
     lost: threading.Event = field(default_factory=threading.Event)
     _busy: int = 0
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
-        """Ask for one task, under a worker id that is a claim token: used for this poll only."""
+        """Ask for one task, under a worker id that is a claim token: used for this poll only.
+
+        The queue that it came from says which task it is. The name of its definition may be
+        another one, where a workflow says so.
+        """
         token = f"perago-{uuid.uuid4().hex}"
         delivery = self.conductor.poll(task, token, domain=self.domain, wait_ms=wait_ms)
+        return replace(delivery, task_type=task) if delivery is not None else None
+
+    def find_waiting(self, tasks: Sequence[str]) -> list[str]:
+        """Ask which queues hold anything, in one request."""
+        return self.conductor.find_waiting(tasks, domain=self.domain)
+
+    def poll_succeeded(self) -> None:
         self.metrics.poll_succeeded()
-        return delivery
+
+    def poll_failed(self, task: str) -> None:
+        self.metrics.poll_failed(task)
 
     def heartbeat(self, delivery: Delivery, definition: TaskDefinition) -> Heartbeat:
         """Three beats within the lease, or as often as the publish budget says."""
@@ -74,7 +97,10 @@ class WorkerContext:
         budget = definition.controls.publish_budget
         wanted = budget.heartbeat_interval_seconds if budget else _LONGEST_HEARTBEAT
         return Heartbeat(
-            self.heartbeat_client, delivery.claim, min(lease / 3, wanted, _LONGEST_HEARTBEAT)
+            self.heartbeat_client,
+            delivery.claim,
+            min(lease / 3, wanted, _LONGEST_HEARTBEAT),
+            on_loss=partial(self.metrics.lease_lost, definition.name),
         )
 
     @contextmanager
@@ -104,18 +130,22 @@ class WorkerContext:
         self,
         delivery: Delivery,
         definition: TaskDefinition,
-        events: Sequence[PhaseEvent],
+        running: Concluded,
         ending: Outcome | Stopped,
     ) -> None:
-        """Tell Conductor how an attempt ended, if it is still ours to tell."""
+        """Tell Conductor how an attempt ended, if it is still ours to tell. Never raises."""
         name = definition.name
-        if isinstance(ending, Completed | Failed):
-            self._report(delivery, name, events, ending)
-        elif ending is Stopped.HANDED_BACK:
-            self.hand_back(delivery)
-        else:
-            self.metrics.stale(name)
-            _log.warning("attempt_stale", reason="nothing is posted over another claim")
+        try:
+            if isinstance(ending, Completed | Failed):
+                self._report(delivery, definition, running, ending)
+            elif ending is Stopped.HANDED_BACK:
+                self.hand_back(delivery)
+            else:
+                self.metrics.stale(name)
+                _log.warning("attempt_stale", reason="nothing is posted over another claim")
+        except Exception as error:  # noqa: BLE001  a surprise while reporting ends no slot
+            self.metrics.undelivered(name)
+            self._log_loss("result_not_delivered", error, outcome=repr(ending))
 
     def hand_back(self, delivery: Delivery) -> None:
         """Put a claimed attempt back into the queue, so that a deploy burns no retry."""
@@ -153,35 +183,49 @@ class WorkerContext:
         except BackendError as error:
             _log.warning("staging_cleanup_failed", reason=str(error))
 
-    def _log_loss(self, action: str, error: BackendError, **details: str) -> None:
+    def _log_loss(self, action: str, error: Exception, **details: str) -> None:
         """Something did not reach Conductor: the log is its last home, the exit code its flag."""
         self.lost.set()
-        _log.error(action, reason=str(error), **details)
+        _log.error(action, reason=describe(error), **details)
 
     def _report(
-        self, delivery: Delivery, name: str, events: Sequence[PhaseEvent], outcome: Outcome
+        self,
+        delivery: Delivery,
+        definition: TaskDefinition,
+        running: Concluded,
+        outcome: Outcome,
     ) -> None:
-        lease = delivery.response_timeout_seconds or _LONGEST_REPORT_SECONDS
-        seconds = min(max(lease, _LEAST_REPORT_SECONDS), _LONGEST_REPORT_SECONDS)
+        name = definition.name
         try:
             delivered = report(
                 self.conductor,
                 delivery.claim,
                 outcome,
-                task_log(events, outcome),
-                seconds=seconds,
+                task_log(running.events, outcome, running.output),
+                seconds=completion_seconds(delivery, definition),
             )
         except BackendError as error:
             self.metrics.undelivered(name)
             self._log_loss("result_not_delivered", error, outcome=repr(outcome))
             return
-        if delivered is Reported.STALE:
+        if delivered in {Reported.STALE, Reported.GONE}:
             self.metrics.stale(name)
+        elif delivered is Reported.REFUSED:
+            self.metrics.finished(name, failure_of(BackendRefusedError()))
         elif isinstance(outcome, Failed) and outcome.code == ExecutorDiedError.code:
             self.metrics.died(name)
         else:
             self.metrics.finished(name, outcome)
         _log_outcome(outcome, delivered)
+
+
+def completion_seconds(delivery: Delivery, definition: TaskDefinition) -> float:
+    """How long posting an outcome may take: as the publish budget says, or one lease."""
+    budget = definition.controls.publish_budget
+    if budget is not None:
+        return budget.conductor_completion_timeout_seconds
+    lease = delivery.response_timeout_seconds or _LONGEST_REPORT_SECONDS
+    return min(max(lease, _LEAST_REPORT_SECONDS), _LONGEST_REPORT_SECONDS)
 
 
 def _log_outcome(outcome: Outcome, delivered: Reported) -> None:

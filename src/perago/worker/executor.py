@@ -1,41 +1,53 @@
 """An executor: a process of its own that runs one attempt at a time for a supervisor.
 
-It lives in its own process group, so that whatever a body starts ends with it. When the
-supervisor's end of the line closes, the executor kills its whole group at once; and since that
-takes a thread that gets its turn, every fence also asks the supervisor first, so that an orphan
-never publishes.
+It is a child of its warden (:mod:`perago.worker.warden`), which ends it and everything that bodies
+start. When the supervisor's end of the line closes, or the thread that reads the line ends for any
+other reason, the executor ends its whole process group; and since that takes a thread that gets its
+turn, every fence also asks the supervisor first, so that an orphan never publishes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
+import logging
 import os
 import queue
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
 from perago.masking import hide_secret_variables
-from perago.observability.logs import configure_logs
+from perago.observability.logs import attempt_logs, configure_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
+from perago.protocol.job import Job, Ports
+from perago.protocol.outcome import Outcome, describe, failure_of
 from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
 from perago.spark.client import SparkClient
 from perago.tasks.discover import load_tasks
+from perago.text import shorten
 from perago.wiring.connections import conductor_connection
 from perago.wiring.jobs import build_job
 from perago.wiring.ports import SparkAccess, open_ports
+from perago.worker import kernel
 from perago.worker.channel import (
     Assignment,
     Channel,
     ChannelClosedError,
     Finished,
     MayProceed,
+    Message,
+    OutputReported,
     PhaseReported,
     ProceedDecision,
     Ready,
@@ -46,16 +58,26 @@ from perago.worker.channel import (
 _ANSWER_SECONDS = 10.0
 # The supervisor bounds the start of a server itself, and says so in time.
 _SPARK_SECONDS = 300.0
+_END_SECONDS = 5.0
+_LONGEST_DETAIL = 2000
+# Of the lines that a task logs, so much goes to its Conductor task log.
+_MOST_REPORTED = 64_000
+
+
+def end_group() -> None:
+    """End this process and its group at once."""
+    os.killpg(0, signal.SIGKILL)
 
 
 class Line:
     """The executor's side of the channel: a thread reads, the main thread works."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, on_end: Callable[[], None] = end_group) -> None:
         self._channel = channel
+        self._on_end = on_end
         self.assignments: queue.Queue[Assignment] = queue.Queue()
-        self._decisions: queue.Queue[ProceedDecision] = queue.Queue()
-        self._spark: queue.Queue[SparkAddress] = queue.Queue()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, queue.SimpleQueue[ProceedDecision | SparkAddress]] = {}
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def report_phase(self, event: PhaseEvent) -> None:
@@ -64,30 +86,45 @@ class Line:
                 action=event.action,
                 phase=event.phase,
                 seconds=event.seconds,
-                details=event.details,
+                details={str(key): _plain(value) for key, value in event.details.items()},
             )
         )
 
+    def report_output(self, text: str) -> None:
+        self._channel.send(OutputReported(text=text))
+
     def ask_to_proceed(self) -> None:
         """Ask the supervisor whether this attempt may go on; no answer means no."""
-        try:
-            self._channel.send(MayProceed())
-            answer = self._decisions.get(timeout=_ANSWER_SECONDS)
-        except (ChannelClosedError, queue.Empty):
-            raise StaleAttemptError("the supervisor of this executor is gone") from None
-        if not answer.go:
-            raise StaleAttemptError(f"the supervisor stopped this attempt: {answer.why}")
+        answer = self._ask(lambda number: MayProceed(number=number), _ANSWER_SECONDS)
+        if not isinstance(answer, ProceedDecision) or not answer.go:
+            why = getattr(answer, "why", "")
+            raise StaleAttemptError(f"the supervisor stopped this attempt: {why}")
 
     def find_spark(self) -> str:
         """Ask the supervisor for Spark's connection string; it starts a server if there is none."""
+        answer = self._ask(lambda number: SparkRequested(number=number), _SPARK_SECONDS)
+        if not isinstance(answer, SparkAddress) or answer.remote is None:
+            why, hint = getattr(answer, "why", ""), getattr(answer, "hint", None)
+            raise BackendUnavailableError(why, hint=hint)
+        return answer.remote
+
+    def _ask(
+        self, question: Callable[[int], Message], seconds: float
+    ) -> ProceedDecision | SparkAddress:
+        """Ask under a fresh number: a late answer to an older question is not taken for this."""
+        number = next(self._numbers)
+        answers = self._answers[number] = queue.SimpleQueue()
         try:
-            self._channel.send(SparkRequested())
-            address = self._spark.get(timeout=_SPARK_SECONDS)
+            self._channel.send(question(number))
+            return answers.get(timeout=seconds)
         except (ChannelClosedError, queue.Empty):
             raise StaleAttemptError("the supervisor of this executor is gone") from None
-        if address.remote is None:
-            raise BackendUnavailableError(address.why, hint=address.hint)
-        return address.remote
+        finally:
+            del self._answers[number]
+
+    def _take_answer(self, answer: ProceedDecision | SparkAddress) -> None:
+        if waiting := self._answers.get(answer.number):
+            waiting.put(answer)
 
     def _read(self) -> None:
         try:
@@ -95,12 +132,25 @@ class Line:
                 message = self._channel.receive(None)
                 if isinstance(message, Assignment):
                     self.assignments.put(message)
-                elif isinstance(message, ProceedDecision):
-                    self._decisions.put(message)
-                elif isinstance(message, SparkAddress):
-                    self._spark.put(message)
+                elif isinstance(message, ProceedDecision | SparkAddress):
+                    self._take_answer(message)
         except ChannelClosedError:
-            os.killpg(0, signal.SIGKILL)
+            pass  # the supervisor has hung up, or is gone
+        finally:
+            # Without this thread nothing would notice that the supervisor is gone.
+            self._on_end()
+
+
+class Leftovers:
+    """Ends the processes that bodies leave running; what modules start on import is kept."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._kept = kernel.children()
+
+    def end(self) -> None:
+        if count := kernel.end_descendants(_END_SECONDS, keep=self._kept):
+            self._line.report_phase(PhaseEvent("processes_ended", "body", None, {"count": count}))
 
 
 class SupervisedAttempts:
@@ -121,39 +171,133 @@ class SupervisedAttempts:
         return self._attempts.has_ended_before(workflow_instance_id)
 
 
-def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
+class TaskLogHandler(logging.Handler):
+    """Reports what a task and its libraries log, within bounds, for the Conductor task log."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._report = report
+        self._left = 0
+
+    def begin(self) -> None:
+        self._left = _MOST_REPORTED
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] == "perago" or self._left <= 0:
+            return
+        try:
+            message = describe(record.getMessage())
+            text = f"{record.levelname} {record.name}: {shorten(message, _LONGEST_DETAIL)}"
+            self._left -= len(text)
+            self._report(text)
+        except Exception:  # noqa: BLE001  the line is in the worker's log
+            self._left = 0
+
+
+def main(
+    descriptor: int, log: int, targets: list[str], *, moves_on_spark: bool, lacks: tuple[str, ...]
+) -> None:
     """Serve assignments until the supervisor hangs up."""
     os.set_inheritable(descriptor, False)
-    # A terminal's Ctrl-C and a service manager's SIGTERM are the supervisor's to handle.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(log, False)
+    ignore_stop_signals()
+    os.register_at_fork(after_in_child=_restore_stop_signals)
     channel = Channel(socket.socket(fileno=descriptor))
     settings = load_settings()
     # Before the author's modules are imported, which run in this process.
     hide_secret_variables()
-    configure_logs(settings)
-    jobs = {definition.name: build_job(definition) for definition in load_tasks(targets)}
+    configure_logs(settings, os.fdopen(log, "w", buffering=1, errors="backslashreplace"))
     line = Line(channel)
+    definitions = load_tasks(targets)
+    leftovers = Leftovers(line)
+    jobs = {item.name: _alone(build_job(item), leftovers) for item in definitions}
     spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None
     access = SparkAccess(spark.open, spark.end, transfer)
-    with open_ports(
-        settings,
-        attempts=SupervisedAttempts(attempts, line),
-        events=line.report_phase,
-        with_lakefs=needs_lakefs,
-        spark=access,
-    ) as ports:
-        channel.send(Ready())
+    task_log = TaskLogHandler(line.report_output)
+    logging.getLogger().addHandler(task_log)
+    with (
+        contextlib.suppress(ChannelClosedError),
+        open_ports(
+            settings,
+            attempts=SupervisedAttempts(attempts, line),
+            events=line.report_phase,
+            with_lakefs=needs_lakefs,
+            spark=access,
+        ) as ports,
+    ):
+        channel.send(Ready(pid=os.getpid(), lacks=lacks))
         while True:
             assignment = line.assignments.get()
-            job, execution = jobs[assignment.task], assignment.execution
-            with spark.attempt(execution):
-                outcome = run_attempt(job, execution, assignment.payload, ports)
-            channel.send(Finished(outcome=outcome))
+            ignore_stop_signals()  # the last body may have changed them
+            task_log.begin()
+            outcome = _run(jobs, assignment, ports, spark)
+            leftovers.end()
+            _flush()
+            channel.send(_finished(outcome))
 
 
-if __name__ == "__main__":
-    with contextlib.suppress(ChannelClosedError):
-        main(int(sys.argv[1]), sys.argv[3:], moves_on_spark=sys.argv[2] == "spark")
+def _run(jobs: dict[str, Job], assignment: Assignment, ports: Ports, spark: SparkClient) -> Outcome:
+    execution = assignment.execution
+    try:
+        with attempt_logs(assignment.task, execution), spark.attempt(execution):
+            return run_attempt(jobs[assignment.task], execution, assignment.payload, ports)
+    except ChannelClosedError:
+        raise
+    except BaseException as error:  # noqa: BLE001  a body may raise KeyboardInterrupt
+        return failure_of(error)
+
+
+def _finished(outcome: Outcome) -> Finished:
+    try:
+        return Finished.of(outcome)
+    except Exception as error:  # noqa: BLE001  an outcome that cannot be sent is a failure
+        return Finished.of(failure_of(error))
+
+
+def _alone(job: Job, leftovers: Leftovers) -> Job:
+    """A job whose body leaves no process behind, which could go on writing what is published."""
+
+    def body(*arguments: Any) -> Any:
+        try:
+            return job.body(*arguments)
+        finally:
+            leftovers.end()
+
+    return replace(job, body=body)
+
+
+def ignore_stop_signals() -> None:
+    """Leave SIGTERM and Ctrl-C to the supervisor.
+
+    A handler does that and not ``SIG_IGN``, which the programs that a body starts would inherit.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+        signal.siginterrupt(number, False)
+
+
+def _restore_stop_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _plain(value: Any) -> Any:
+    """A detail of an event as data that any message can carry."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return shorten(describe(value), _LONGEST_DETAIL)
+    try:
+        text = json.dumps(value, default=describe, ensure_ascii=False)
+        return json.loads(text.encode(errors="replace"))
+    except Exception:  # noqa: BLE001  a detail must not end an attempt
+        return shorten(describe(value), _LONGEST_DETAIL)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import structlog
 
-from perago.errors import BackendError, StaleAttemptError
+from perago.errors import NotFoundError, StaleAttemptError
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
+from perago.protocol.outcome import describe
 from perago.protocol.ports import Attempts
 
 _log = structlog.get_logger(__name__)
@@ -24,10 +26,17 @@ class Heartbeat:
     the thread before anything is posted.
     """
 
-    def __init__(self, attempts: Attempts, claim: Claim, interval: float) -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        claim: Claim,
+        interval: float,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
         self._attempts = attempts
         self._claim = claim
         self._interval = interval
+        self._on_loss = on_loss
         self._stop = threading.Event()
         self._lost = threading.Event()
         # The thread logs with the ids of the attempt it was made for.
@@ -60,9 +69,11 @@ class Heartbeat:
                 fresh = self._attempts.read(self._claim.attempt.task_id)
                 assert_current_attempt_snapshot(self._claim, fresh)
                 self._attempts.renew(self._claim)
-            except StaleAttemptError as error:
+            except (StaleAttemptError, NotFoundError) as error:
+                # Also a task that Conductor no longer has: the attempt is over.
                 self._lost.set()
+                self._on_loss()
                 _log.warning("lease_lost", reason=str(error))
                 return
-            except BackendError as error:
-                _log.warning("heartbeat_failed", reason=str(error))
+            except Exception as error:  # noqa: BLE001  a thread that ends would end the lease unseen
+                _log.warning("heartbeat_failed", reason=describe(error))

@@ -13,17 +13,28 @@ from typing import Protocol
 
 import structlog
 
-from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendRefusedError,
+    BackendUnavailableError,
+    NotFoundError,
+    StaleAttemptError,
+)
 from perago.masking import sendable
 from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
-from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.protocol.outcome import Completed, Failed, Outcome, failure_of
 from perago.protocol.ports import AttemptSnapshot
 from perago.retry import retrying
+from perago.text import encodable, shorten, shorten_middle
 
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
+_LEAST_SECONDS = 1.0
+# Characters of one entry of the task log.
+_LONGEST = 20_000
 _log = structlog.get_logger(__name__)
 
 
@@ -40,6 +51,10 @@ class Reported(StrEnum):
 
     POSTED = "posted"
     STALE = "stale"
+    # Conductor no longer has the task: the attempt is over, and nothing is lost.
+    GONE = "gone"
+    # Conductor took a FAILED that says why in place of the outcome.
+    REFUSED = "refused"
 
 
 def report(
@@ -49,8 +64,39 @@ def report(
 
     Conductor checks no claim on an update: a late FAILED of an old execution would end the live
     one. So the task is read before every post, and after it, because a post whose reply was lost
-    may have been taken.
+    may have been taken. What Conductor refuses is replaced by a small FAILED that says so: an
+    outcome that cannot be delivered would leave the attempt to its response timeout.
     """
+    deadline = time.monotonic() + seconds
+    try:
+        return _post(conductor, claim, outcome, logs, seconds=seconds)
+    except NotFoundError:
+        return Reported.GONE
+    except (BackendRefusedError, BackendDeniedError) as error:
+        _log.error("result_refused", reason=str(error), outcome=shorten(repr(outcome), _LONGEST))
+        left = max(deadline - time.monotonic(), _LEAST_SECONDS)
+        return _post_refusal(conductor, claim, error, seconds=left)
+
+
+def _post_refusal(
+    conductor: Reporting, claim: Claim, error: BackendError, *, seconds: float
+) -> Reported:
+    refused = failure_of(
+        BackendRefusedError(
+            f"Conductor refused the result of this attempt: {error}",
+            hint="The worker's log has the result; make it smaller or simpler.",
+        )
+    )
+    try:
+        posted = _post(conductor, claim, replace(refused, trace=""), [], seconds=seconds)
+    except NotFoundError:
+        return Reported.GONE
+    return Reported.REFUSED if posted is Reported.POSTED else posted
+
+
+def _post(
+    conductor: Reporting, claim: Claim, outcome: Outcome, logs: list[str], *, seconds: float
+) -> Reported:
     outcome, logs = _sendable(outcome), [sendable(line) for line in logs]
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
     for attempt in retrying(seconds):
@@ -79,12 +125,15 @@ def _sendable(outcome: Outcome) -> Outcome:
 
 def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
     """Put an attempt back into Conductor's queue without burning a retry."""
-    for attempt in retrying(seconds):
-        with attempt:
-            if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
-                return Reported.STALE
-            conductor.hand_back(claim)
-            return Reported.POSTED
+    try:
+        for attempt in retrying(seconds):
+            with attempt:
+                if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
+                    return Reported.STALE
+                conductor.hand_back(claim)
+                return Reported.POSTED
+    except NotFoundError:
+        return Reported.GONE
     raise AssertionError("unreachable")  # pragma: no cover
 
 
@@ -130,24 +179,27 @@ class Progress:
         lines, self._lines = self._lines, []
         try:
             # The SDK escapes what it sends: a line break would be read as a backslash and an n.
-            self._post(sendable("; ".join(lines)))
+            self._post(shorten_middle(encodable(sendable("; ".join(lines))), _LONGEST))
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))
         self._posted_at = self._clock()
 
 
-def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
-    """What the Conductor task log keeps of an attempt: its phases and, if it failed, why."""
+def task_log(events: Sequence[PhaseEvent], outcome: Outcome, output: str = "") -> list[str]:
+    """What the Conductor task log keeps of an attempt: its phases, its output and why it failed.
+
+    Conductor keeps ten entries and drops the rest, so each kind of line is one bounded entry.
+    """
     timed = (event for event in events if event.seconds is not None)
     # Partitions were told while the attempt ran.
     phases = [event_line(event) for event in timed if event.action != "partition_done"]
-    lines = ["\n".join(phases)] if phases else []
-    lines += [
+    warnings = [
         f"{event.action}: {event.details.get('message') or event.details}"
         for event in events
         if event.action in WARNINGS
     ]
+    entries = ["\n".join(phases), "\n".join(warnings), f"output:\n{output}" if output else ""]
     if isinstance(outcome, Failed):
-        lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
-        lines.append(outcome.trace)
-    return lines
+        entries.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
+        entries.append(outcome.trace)
+    return [shorten_middle(encodable(entry), _LONGEST) for entry in entries if entry]

@@ -86,7 +86,13 @@ def _open_context(
         closing.callback(lake.close)
     metrics = WorkerMetrics(definition.name for definition in definitions)
     return WorkerContext(
-        conductor, heartbeat_client, lake, settings.workspace_root, domain, metrics
+        conductor,
+        heartbeat_client,
+        lake,
+        settings.workspace_root,
+        domain,
+        metrics,
+        executor_attempts=settings.executor_attempts,
     )
 
 

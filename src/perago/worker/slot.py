@@ -1,6 +1,7 @@
 """A slot: one thread of the supervisor that owns one executor and runs attempts through it.
 
-It polls only while its executor is idle, so a claimed attempt never waits for a place to run.
+It offers itself to the poller only while its executor is idle, so a claimed attempt never waits for
+a place to run.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Protocol
 
 import structlog
 
-from perago.errors import AttemptTimeoutError, BackendError, BodyTimeoutError, ExecutorDiedError
+from perago.errors import (
+    AttemptTimeoutError,
+    BackendError,
+    BodyTimeoutError,
+    ExecutorDiedError,
+    InputError,
+    PeragoError,
+)
 from perago.observability.logs import attempt_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.outcome import Outcome, failure_of
+from perago.protocol.json_value import MAX_DEPTH, is_too_deep
+from perago.protocol.outcome import Failed, Outcome, describe, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.sweep import clear
@@ -28,18 +36,18 @@ from perago.worker.channel import (
     ChannelClosedError,
     Finished,
     MayProceed,
+    OutputReported,
     PhaseReported,
     ProceedDecision,
     SparkAddress,
     SparkRequested,
 )
 from perago.worker.context import Stopped, WorkerContext
+from perago.worker.poller import Place, Poller, StopSignals
 from perago.worker.process import ExecutorProcess
 from perago.worker.report import Progress
 
-_POLL_MS = 1000
 _TICK_SECONDS = 0.1
-_PAUSE_AFTER_OUTAGE = 1.0
 _LONGEST_PAUSE = 30.0
 # After an outcome, a slot does not wait longer for what is left of its attempt's directory.
 _REMOVAL_SECONDS = 60.0
@@ -49,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Slot:
-    """Polls, assigns to its executor, watches and reports, until the worker drains."""
+    """Takes attempts from the poller, assigns them to its executor, watches and reports."""
 
     def __init__(
         self,
@@ -58,15 +66,18 @@ class Slot:
         definitions: Mapping[str, TaskDefinition],
         targets: Sequence[str],
         stops: StopSignals,
+        poller: Poller,
     ) -> None:
         self._number = number
         self._context = context
         self._definitions = definitions
         self._targets = targets
         self._stops = stops
-        self._turn = number
+        self._poller = poller
+        self._place = Place()
         self._executor: ExecutorProcess | None = None
         self._deaths = 0
+        self._attempts = 0
         self.running: RunningAttempt | None = None
 
     @property
@@ -74,18 +85,30 @@ class Slot:
         return self._executor is not None
 
     def run(self) -> None:
-        """The slot's thread."""
+        """Run the slot's thread until the worker drains."""
         try:
             while not self._stops.draining.is_set():
-                executor = self._executor or self._start_executor()
-                if executor is None:
+                if self._find_executor() is None:
                     continue
-                delivery = self._poll()
+                self._poller.offer(self._place)
+                delivery = self._place.take(self._stops.draining)
                 if delivery is not None:
-                    self._attempt(executor, delivery)
+                    self._attempt(delivery)
         finally:
-            if self._executor is not None:
-                self._executor.kill()
+            self._end_executor()
+
+    def _find_executor(self) -> ExecutorProcess | None:
+        """The executor if it lives, else a new one."""
+        if self._executor is not None and not self._executor.is_alive():
+            self._deaths += 1
+            _log.error("executor_died_idle", slot=self._number, how=self._executor.reap())
+            self._executor = None
+        return self._executor or self._start_executor()
+
+    def _end_executor(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.kill()
 
     def _start_executor(self) -> ExecutorProcess | None:
         """Start one, after a pause that grows with each death in a row."""
@@ -93,68 +116,72 @@ class Slot:
             self._context.metrics.executor_restarted()
         if self._stops.draining.wait(pause_after(self._deaths)):
             return None
-        executor = ExecutorProcess(self._targets, moves_on_spark=self._context.moves_on_spark)
+        executor = None
         try:
+            executor = ExecutorProcess(self._targets, moves_on_spark=self._context.moves_on_spark)
             while not executor.is_ready(_TICK_SECONDS):
                 if self._stops.draining.is_set():
                     executor.kill()
                     return None
-        except ChannelClosedError as error:
+        except (ChannelClosedError, OSError) as error:
             self._deaths += 1
-            _log.error(
-                "executor_not_started", slot=self._number, reason=str(error), how=executor.reap()
-            )
+            how = executor.reap() if executor is not None else "could not be started"
+            _log.error("executor_not_started", slot=self._number, reason=str(error), how=how)
             return None
         _log.info("executor_started", slot=self._number, pid=executor.pid)
         self._executor = executor
+        self._attempts = 0
         return executor
 
-    def _poll(self) -> Delivery | None:
-        """One round over the task types, and a long poll for one of them if all are empty.
-
-        The round begins one type further each time: a busy type cannot starve the others, and
-        looking into an empty queue takes milliseconds.
-        """
-        names = list(self._definitions)
-        self._turn += 1
-        start = self._turn % len(names)
-        try:
-            for name in names[start:] + names[:start]:
-                if delivery := self._context.poll(name, wait_ms=0):
-                    return self._unless_draining(delivery)
-            delivery = self._context.poll(names[start], wait_ms=max(_POLL_MS // len(names), 100))
-        except BackendError as error:
-            self._context.metrics.poll_failed(names[start])
-            _log.warning("poll_failed", task=names[start], reason=str(error))
-            self._stops.draining.wait(_PAUSE_AFTER_OUTAGE)
-            return None
-        return self._unless_draining(delivery) if delivery else None
-
-    def _unless_draining(self, delivery: Delivery) -> Delivery | None:
-        """What a poll claimed while the stop came goes back: nothing of it has run yet."""
-        if not self._stops.draining.is_set():
-            return delivery
-        self._context.hand_back(delivery)
-        return None
-
-    def _attempt(self, executor: ExecutorProcess, delivery: Delivery) -> None:
+    def _attempt(self, delivery: Delivery) -> None:
         execution = Execution(delivery.claim, uuid.uuid4().hex)
         definition = self._definitions[delivery.task_type]
-        with (
-            attempt_logs(definition.name, execution),
-            self._context.busy(),
-        ):
+        with attempt_logs(definition.name, execution), self._context.busy():
             _log.info("attempt_claimed", slot=self._number)
-            with self._context.heartbeat(delivery, definition) as heartbeat:
-                self.running = running = RunningAttempt(execution, definition, heartbeat)
-                progress = self._context.progress(delivery)
-                ending = self._watch(executor, running, delivery, progress)
-                progress.flush()
+            heartbeat = self._context.heartbeat(delivery, definition)
+            running = RunningAttempt(execution, definition, heartbeat)
+            try:
+                with heartbeat:
+                    self.running = running
+                    ending = self._run(running, delivery)
+            except Exception as error:  # noqa: BLE001  it ends this attempt and not the worker
+                _log.exception("slot_failed", slot=self._number)
+                ending = self._fail_unexpectedly(error, running, delivery)
             # The heartbeat is joined: one in flight could overwrite a completion.
-            self._context.conclude(delivery, definition, running.events, ending)
+            self._context.conclude(delivery, definition, running, ending)
             self.running = None
             # What the executor did not remove in its time: a very large directory.
             clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
+        self._poller.note(ending)
+        self._recycle()
+
+    def _run(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
+        if is_too_deep(delivery.payload):
+            return failure_of(InputError(f"the input is nested more than {MAX_DEPTH} levels deep"))
+        ending = self._run_once(running, delivery)
+        if running.events or not isinstance(ending, Failed) or not _died(ending):
+            return ending
+        # Nothing of it had begun: the executor was dying already, which is not the attempt's fault.
+        return self._run_once(running, delivery)
+
+    def _run_once(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
+        executor = self._find_executor()
+        if executor is None:
+            return Stopped.HANDED_BACK
+        progress = self._context.progress(delivery)
+        executor.output.begin()
+        try:
+            return self._watch(executor, running, delivery, progress)
+        finally:
+            running.output = executor.output.finish()
+            progress.flush()
+
+    def _recycle(self) -> None:
+        """Replace an executor that has run its number of attempts: leaks end with it."""
+        self._attempts += 1
+        if self._executor is not None and self._attempts >= self._context.executor_attempts > 0:
+            _log.info("executor_recycled", slot=self._number, attempts=self._attempts)
+            self._end_executor()
 
     def _watch(
         self,
@@ -165,9 +192,8 @@ class Slot:
     ) -> Outcome | Stopped:
         """Watch one attempt until it has an outcome or must be stopped."""
         name, channel = running.definition.name, executor.channel
-        assignment = Assignment(task=name, execution=running.execution, payload=delivery.payload)
         try:
-            channel.send(assignment)
+            channel.send(Assignment.of(name, running.execution, delivery.payload))
             while True:
                 message = channel.receive(_TICK_SECONDS)
                 if isinstance(message, PhaseReported):
@@ -175,9 +201,11 @@ class Slot:
                     self._context.observe(name, event)
                     progress.note(event)
                 elif isinstance(message, MayProceed):
-                    channel.send(running.decide(self._stops))
+                    channel.send(running.decide(self._stops, message.number))
                 elif isinstance(message, SparkRequested):
-                    channel.send(self._find_spark(running))
+                    channel.send(self._find_spark(running, message.number))
+                elif isinstance(message, OutputReported):
+                    executor.output.keep(message.text)
                 elif isinstance(message, Finished):
                     self._deaths = 0
                     return message.outcome
@@ -185,11 +213,11 @@ class Slot:
                     return self._fail_for_dead_executor(executor, running, delivery)
                 reason = running.reason_to_stop(self._stops)
                 if reason is not None:
-                    return self._stop(executor, running, delivery, reason)
+                    return self._stop(running, delivery, reason)
         except ChannelClosedError:
             return self._fail_for_dead_executor(executor, running, delivery)
 
-    def _find_spark(self, running: RunningAttempt) -> SparkAddress:
+    def _find_spark(self, running: RunningAttempt, number: int) -> SparkAddress:
         """Where Spark is. The first who asks starts it, which takes a while."""
         running.uses_spark = True
         try:
@@ -197,19 +225,18 @@ class Slot:
                 lambda: running.reason_to_stop(self._stops) is not None
             )
         except BackendError as error:
-            return SparkAddress(why=str(error), hint=error.hint)
-        return SparkAddress(remote=remote, why="" if remote else "the worker gives it none")
+            return SparkAddress(number=number, why=str(error), hint=error.hint)
+        why = "" if remote else "the worker gives it none"
+        return SparkAddress(number=number, remote=remote, why=why)
 
     def _stop(
         self,
-        executor: ExecutorProcess,
         running: RunningAttempt,
         delivery: Delivery,
         reason: Stopped | BodyTimeoutError | AttemptTimeoutError,
     ) -> Outcome | Stopped:
         _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
-        executor.kill()
-        self._executor = None
+        self._end_executor()
         self._clear(running, delivery)
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
@@ -221,6 +248,18 @@ class Slot:
         self._deaths += 1
         self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
+
+    def _fail_unexpectedly(
+        self, error: Exception, running: RunningAttempt, delivery: Delivery
+    ) -> Outcome:
+        """Fail the attempt for a bug on this side; its executor may be in any state."""
+        try:
+            self._end_executor()
+            self._clear(running, delivery)
+        except Exception:  # noqa: BLE001  what is left is swept at the next start
+            _log.exception("slot_failed", slot=self._number)
+        why = f"{type(error).__name__}: {describe(error)}"
+        return failure_of(PeragoError(f"the supervisor failed during {running.phase}: {why}"))
 
     def _clear(self, running: RunningAttempt, delivery: Delivery) -> None:
         self._context.clear(
@@ -238,17 +277,13 @@ class LeaseState(Protocol):
     def is_lost(self) -> bool: ...
 
 
+def _died(outcome: Failed) -> bool:
+    return outcome.code == ExecutorDiedError.code
+
+
 def pause_after(deaths: int) -> float:
     """Seconds to wait before the next executor, after so many deaths in a row."""
     return min(2.0 ** (deaths - 2), _LONGEST_PAUSE) if deaths else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class StopSignals:
-    """How a worker is asked to stop: first no new work, then no work at all."""
-
-    draining: Event = field(default_factory=Event)
-    now: Event = field(default_factory=Event)
 
 
 @dataclass
@@ -263,7 +298,9 @@ class RunningAttempt:
     publishing_since: float | None = None
     body_deadline: float | None = None
     uses_spark: bool = False
-    claimed_at: float = field(default_factory=lambda: time.monotonic())
+    # What it printed and logged, within bounds.
+    output: str = ""
+    started: float = field(default_factory=lambda: time.monotonic())
 
     def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""
@@ -277,20 +314,20 @@ class RunningAttempt:
             self.body_deadline = time.monotonic() + seconds if begins and seconds else None
         return event
 
-    def decide(self, stops: StopSignals) -> ProceedDecision:
+    def decide(self, stops: StopSignals, number: int = 0) -> ProceedDecision:
         """Decide whether the attempt may proceed past a fence.
 
         Saying yes before publishing is a promise to wait for the outcome.
         """
         if self.heartbeat.is_lost:
-            return ProceedDecision(go=False, why="its lease is lost")
+            return ProceedDecision(number=number, go=False, why="its lease is lost")
         if stops.now.is_set():
-            return ProceedDecision(go=False, why="the worker stops")
+            return ProceedDecision(number=number, go=False, why="the worker stops")
         if self._is_overdue():
-            return ProceedDecision(go=False, why="its deadline is over")
+            return ProceedDecision(number=number, go=False, why="its deadline is over")
         if self.phase in _PUBLISHING and self.publishing_since is None:
             self.publishing_since = time.monotonic()
-        return ProceedDecision(go=True)
+        return ProceedDecision(number=number, go=True)
 
     def reason_to_stop(
         self, stops: StopSignals
@@ -316,4 +353,4 @@ class RunningAttempt:
 
     def _is_overdue(self) -> bool:
         seconds = self.definition.controls.timeout.attempt_seconds
-        return seconds is not None and time.monotonic() - self.claimed_at > seconds
+        return seconds is not None and time.monotonic() - self.started > seconds

@@ -5,17 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import structlog
 
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
-from perago.worker.slot import Slot, StopSignals
+from perago.worker.poller import Poller, StopSignals
+from perago.worker.slot import Slot
 
 _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
+_RESTART_SECONDS = 1.0
 # After the grace, slots stop their executors or wait for a publish step; both are bounded.
 _LAST_SECONDS = 330.0
 _log = structlog.get_logger(__name__)
@@ -37,12 +39,17 @@ class Supervisor:
         self._grace = grace_seconds
         self._stops = StopSignals()
         by_name = {definition.name: definition for definition in definitions}
+        poller = Poller(context, list(by_name), self._stops)
         self._slots = [
-            Slot(number, context, by_name, targets, self._stops) for number in range(slots)
+            Slot(number, context, by_name, targets, self._stops, poller) for number in range(slots)
         ]
+        # The poller first: at the end, what it has claimed is given to a slot or handed back.
         self._threads = [
-            threading.Thread(target=self._run_slot, args=(slot,), name=f"perago-slot-{number}")
-            for number, slot in enumerate(self._slots)
+            threading.Thread(target=self._keep_running, args=(run,), name=name)
+            for name, run in (
+                ("perago-poller", poller.run),
+                *((f"perago-slot-{n}", slot.run) for n, slot in enumerate(self._slots)),
+            )
         ]
         self._broken = threading.Event()
 
@@ -56,16 +63,23 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._context.metrics.set_slots(len(self._slots))
+        self._context.metrics.watch_age(self._oldest_seconds)
         for thread in self._threads:
             thread.start()
         _log.info("worker_started", slots=len(self._slots))
-        while not self._stops.draining.is_set() and not self._broken.is_set():
+        while not self._stops.draining.is_set():
             time.sleep(_TICK_SECONDS)
         self._stops.draining.set()
         self._drain()
         code = 1 if self._broken.is_set() or self._context.lost.is_set() else 0
         _log.info("worker_stopped", exit_code=code)
         return code
+
+    def _oldest_seconds(self) -> float:
+        """The age of the attempt that has been running for the longest time."""
+        running = [slot.running for slot in self._slots]
+        now = time.monotonic()
+        return max((now - item.started for item in running if item is not None), default=0.0)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._stops.draining.is_set():
@@ -102,10 +116,12 @@ class Supervisor:
         if waiting:
             _log.info("draining", waiting_for=waiting, grace_seconds_left=round(seconds_left))
 
-    def _run_slot(self, slot: Slot) -> None:
-        try:
-            slot.run()
-        except Exception:  # noqa: BLE001  whatever it is, it is this slot's end
-            # A slot that dies must not leave a worker that looks alive and does nothing.
-            _log.exception("slot_broken")
-            self._broken.set()
+    def _keep_running(self, run: Callable[[], None]) -> None:
+        """Run a slot or the poller; one that fails is started again, so that the others go on."""
+        while True:
+            try:
+                return run()
+            except Exception:  # noqa: BLE001  what an attempt causes is handled with it
+                _log.exception("slot_broken")
+                if self._stops.draining.wait(_RESTART_SECONDS):
+                    return None

@@ -83,16 +83,18 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
 
 
 def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: WorkerSite) -> None:
-    """An executor that is stopped, not ended, still holds the lock of its workspace."""
+    """An executor whose warden gets no turn to end it still holds the lock of its workspace."""
     worker, workflow = hold_in(site, "body")
     [executor] = worker.executors()
     [live] = list(site.root.iterdir())
-    os.kill(executor, signal.SIGSTOP)  # an orphan that does not get its turn
+    warden = psutil.Process(executor).ppid()
+    for pid in (warden, executor):
+        os.kill(pid, signal.SIGSTOP)
     worker.kill()
     second = site.start()  # which may have claimed the retry by now, in a folder of its own
     assert second.count("workspace_swept") == 0
     assert live.exists()
-    os.kill(executor, signal.SIGCONT)
+    os.kill(warden, signal.SIGCONT)
     until(lambda: not psutil.pid_exists(executor), "the orphan to end", seconds=10)
     assert live.exists()
     site.go()

@@ -56,6 +56,22 @@ def test_sigterm_in_the_body_drains_under_lease(site: WorkerSite) -> None:
     site.assert_nothing_left()
 
 
+def test_sigterm_to_every_process_of_a_worker_drains_it(site: WorkerSite) -> None:
+    """A service manager stops a worker like that."""
+    worker = site.start()
+    workflow = site.workflow(do="wait", signs=str(site.signs))
+    site.await_body()
+    family = psutil.Process(worker.pid).children(recursive=True)
+    assert len(family) >= 2  # warden and executor
+    for process in [psutil.Process(worker.pid), *family]:
+        process.terminate()
+    site.go()
+    assert worker.wait() == 0
+    [task] = site.finish(workflow)
+    assert (task["status"], task["retryCount"]) == ("COMPLETED", 0)
+    site.assert_nothing_left()
+
+
 @pytest.mark.parametrize("how", ["second signal", "grace over"])
 def test_a_stop_hands_running_bodies_back_without_burning_a_retry(
     site: WorkerSite, how: str

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from perago.worker.process import ExecutorProcess
+from support.waiting import until
 
 MODULE = """
 import json, os, subprocess, sys
@@ -33,9 +36,10 @@ SECRETS = {
 }
 
 
-def test_a_body_and_its_children_see_no_secret(tmp_path: Path) -> None:
+def test_a_body_and_its_children_see_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "module_of_test.py").write_text(MODULE)
-    ours, theirs = socket.socketpair()
     variables = {
         "LAKECTL_SERVER_ENDPOINT_URL": "http://127.0.0.1:1",
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
@@ -45,22 +49,14 @@ def test_a_body_and_its_children_see_no_secret(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         **SECRETS,
     }
-    with ours, theirs:
-        command = [sys.executable, "-m", "perago.worker.executor", str(theirs.fileno()), "alone"]
-        process = subprocess.Popen(
-            [*command, "module_of_test"],
-            cwd=tmp_path,
-            env={**os.environ, **variables},
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        try:
-            ours.settimeout(60)
-            assert ours.recv(1), "the executor ended before it was ready"
-        finally:
-            process.kill()
-            process.wait()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    executor = ExecutorProcess(["module_of_test"])
+    try:
+        until(lambda: executor.is_ready(1.0), "the executor to be ready")
+    finally:
+        executor.kill()
     own, of_child = json.loads((tmp_path / "seen.json").read_text())
     for seen in (own, of_child):
         assert not SECRETS.keys() & seen.keys()

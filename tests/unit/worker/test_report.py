@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from perago.errors import BackendUnavailableError, TaskFailed
+from perago.errors import (
+    BackendRefusedError,
+    BackendUnavailableError,
+    NotFoundError,
+    TaskFailed,
+)
 from perago.masking import remember_secret
+from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed, failure_of
 from perago.protocol.ports import Delivery
 from perago.testing import Faults, InMemoryConductor, ManualClock, TaskSettings, fails, reply_lost
-from perago.worker.report import Reported, report
+from perago.worker.heartbeat import Heartbeat
+from perago.worker.report import Reported, hand_back, report, task_log
+from support.waiting import until
 
 DONE = Completed({"result": {}})
 FAILED = failure_of(RuntimeError("no"))
@@ -72,3 +80,52 @@ def test_no_secret_and_no_control_character_is_posted(conductor: InMemoryConduct
     task, _retry = conductor.workflow(claim.attempt.workflow_instance_id).tasks
     assert task.logs == ["a ******** \\x9b"]
     assert task.reason == "TaskFailed: \\x1b[2J ********"
+
+
+def test_a_post_that_conductor_refuses_is_replaced_by_a_failure_that_says_so(
+    conductor: InMemoryConductor,
+) -> None:
+    claim = poll(conductor).claim
+    conductor.faults.inject("attempts.complete", fails(BackendRefusedError("400 too large")))
+    assert report(conductor, claim, DONE, ["log"], seconds=5) is Reported.REFUSED
+    (task, *_) = conductor.workflow(claim.attempt.workflow_instance_id).tasks
+    assert task.status == "FAILED"
+    assert "refused the result of this attempt: 400 too large" in str(task.reason)
+    assert task.logs == []
+
+
+def test_a_task_that_is_gone_counts_as_neither_posted_nor_lost(
+    conductor: InMemoryConductor,
+) -> None:
+    claim = poll(conductor).claim
+    gone = fails(NotFoundError("no such task"))
+    conductor.faults.inject("attempts.read", gone)
+    assert report(conductor, claim, DONE, [], seconds=5) is Reported.GONE
+    conductor.faults.inject("attempts.read", gone)
+    assert hand_back(conductor, claim) is Reported.GONE
+    assert "attempts.complete" not in conductor.faults.calls
+
+
+@pytest.mark.parametrize("error", [NotFoundError("gone"), None])
+def test_a_heartbeat_sees_that_its_task_is_gone_and_survives_any_other_surprise(
+    conductor: InMemoryConductor, error: Exception | None
+) -> None:
+    claim = poll(conductor).claim
+    conductor.faults.inject("attempts.read", fails(error or AttributeError("no such field")))
+    lost: list[bool] = []
+    with Heartbeat(conductor, claim, 0.01, on_loss=lambda: lost.append(True)) as heartbeat:
+        if error is not None:
+            until(lambda: heartbeat.is_lost, "the loss to be noticed")
+        else:
+            until(lambda: "attempts.renew" in conductor.faults.calls, "the next heartbeat")
+    assert lost == ([True] if error is not None else [])
+
+
+def test_every_entry_of_a_task_log_is_bounded_and_valid_unicode() -> None:
+    details = {"message": "x\ud800" * 5000}
+    events = [PhaseEvent("phase_ended", "body", 1.0, details)] * 50
+    events += [PhaseEvent("licence_withdrawn", "withdraw", None, details)] * 50
+    entries = task_log(events, failure_of(RuntimeError("\ud800" * 100_000)), "out\ud800" * 9000)
+    assert len(entries) <= 10
+    assert max(len(entry.encode()) for entry in entries) <= 80_000
+    assert entries[-2].startswith("RuntimeError: ")

@@ -14,7 +14,8 @@ from perago.tasks.definition import definition_of
 from perago.worker import slot
 from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
-from perago.worker.slot import RunningAttempt, StopSignals, pause_after
+from perago.worker.poller import StopSignals
+from perago.worker.slot import RunningAttempt, pause_after
 
 
 class Empty(BaseModel):

@@ -1,0 +1,193 @@
+"""The poller: one thread that claims attempts for all idle slots of a worker.
+
+A poll that finds work is a claim, so the poller polls only for a slot that waits, one task at a
+time and under a token of its own. One request tells which of the queues hold anything, so that an
+idle worker with many task types makes two small requests a second.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Protocol
+
+import structlog
+
+from perago.errors import BackendDeniedError, BackendError, BackendRefusedError
+from perago.protocol.outcome import Completed, Failed, describe
+from perago.protocol.ports import Delivery
+
+_TICK_SECONDS = 0.5
+# A stop waits for the poll that is under way: its claim must not be lost.
+_POLL_MS = 1000
+_LOOK_SECONDS = 1.0
+_FIRST_OUTAGE_PAUSE = 1.0
+_LONGEST_OUTAGE_PAUSE = 15.0
+# After failures that are the machine's or its servers', no attempt would fare better at once.
+_FIRST_TROUBLE_PAUSE = 5.0
+_LONGEST_TROUBLE_PAUSE = 60.0
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StopSignals:
+    """How a worker is asked to stop: first no new work, then no work at all."""
+
+    draining: Event = field(default_factory=Event)
+    now: Event = field(default_factory=Event)
+
+
+class Place:
+    """Where the poller leaves an attempt for one slot. Once the slot has left, it takes none."""
+
+    def __init__(self) -> None:
+        self._box: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self._handing = threading.Lock()
+        self._left = False
+
+    def give(self, delivery: Delivery) -> bool:
+        """Leave an attempt; False when the slot is gone."""
+        with self._handing:
+            if self._left:
+                return False
+            self._box.put(delivery)
+            return True
+
+    def take(self, draining: Event) -> Delivery | None:
+        """Wait for an attempt; None when the worker drains, and from then on none is taken."""
+        while True:
+            try:
+                return self._box.get(timeout=_TICK_SECONDS)
+            except queue.Empty:
+                pass
+            if draining.is_set():
+                with self._handing:
+                    if self._box.empty():
+                        self._left = True
+                        return None
+
+
+class Claims(Protocol):
+    """What polling needs of a worker's context."""
+
+    def poll(self, task: str, *, wait_ms: int) -> Delivery | None: ...
+    def find_waiting(self, tasks: Sequence[str]) -> list[str]: ...
+    def hand_back(self, delivery: Delivery) -> None: ...
+    def poll_succeeded(self) -> None: ...
+    def poll_failed(self, task: str) -> None: ...
+
+
+class Poller:
+    """Claims attempts for the places that slots offer."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        tasks: Sequence[str],
+        stops: StopSignals,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._claims = claims
+        self._tasks = list(tasks)
+        self._stops = stops
+        self._clock = clock
+        self._idle: queue.SimpleQueue[Place] = queue.SimpleQueue()
+        self._turn = -1
+        # Queues that held something at the last look, in the order of their turns.
+        self._waiting: deque[str] = deque()
+        self._looked_at = float("-inf")
+        self._outages = 0
+        self._troubles = 0
+        self._resume_at = float("-inf")
+
+    def offer(self, place: Place) -> None:
+        """Say that a slot is idle; it gets one attempt for this."""
+        self._idle.put(place)
+
+    def note(self, ending: object) -> None:
+        """Back off after a failure of the infrastructure; go on after anything else."""
+        if not isinstance(ending, Completed | Failed):
+            return
+        if isinstance(ending, Completed) or not ending.is_infrastructure:
+            self._troubles = 0
+            return
+        self._troubles += 1
+        pause = min(_FIRST_TROUBLE_PAUSE * 2 ** (self._troubles - 1), _LONGEST_TROUBLE_PAUSE)
+        self._resume_at = self._clock() + pause
+        _log.warning("polling_paused", seconds=pause, reason=ending.reason)
+
+    def run(self) -> None:
+        """Run the poller's thread until the worker drains."""
+        draining = self._stops.draining
+        place: Place | None = None
+        while not draining.is_set():
+            if place is None:
+                try:
+                    place = self._idle.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    continue
+            pause = self._resume_at - self._clock()
+            if pause > 0:
+                draining.wait(min(pause, _TICK_SECONDS))
+                continue
+            delivery = self._claim()
+            if delivery is None:
+                continue
+            # What a poll claimed while the stop came goes back: nothing of it has run yet.
+            if draining.is_set() or not place.give(delivery):
+                self._claims.hand_back(delivery)
+            place = None
+
+    def _claim(self) -> Delivery | None:
+        task = self._tasks[0]
+        try:
+            self._look()
+            while self._waiting:
+                task = self._waiting[0]
+                if delivery := self._poll(task, 0):
+                    self._waiting.rotate(-1)
+                    return delivery
+                self._waiting.popleft()
+            self._turn += 1
+            task = self._tasks[self._turn % len(self._tasks)]
+            return self._poll(task, _POLL_MS)
+        except Exception as error:  # noqa: BLE001  no answer of a server ends the poller
+            self._pause_after_outage(task, error)
+            return None
+
+    def _poll(self, task: str, wait_ms: int) -> Delivery | None:
+        delivery = self._claims.poll(task, wait_ms=wait_ms)
+        self._outages = 0
+        self._claims.poll_succeeded()
+        return delivery
+
+    def _look(self) -> None:
+        """See which queues hold anything, at most once a second.
+
+        The first is another one each time, so that a busy queue cannot starve the others.
+        """
+        if len(self._tasks) == 1 or self._clock() - self._looked_at < _LOOK_SECONDS:
+            return
+        try:
+            found = set(self._claims.find_waiting(self._tasks))
+        except (BackendRefusedError, BackendDeniedError):
+            found = set(self._tasks)  # a server that does not tell: ask each queue
+        self._turn += 1
+        start = self._turn % len(self._tasks)
+        order = self._tasks[start:] + self._tasks[:start]
+        self._waiting = deque(task for task in order if task in found)
+        self._looked_at = self._clock()
+
+    def _pause_after_outage(self, task: str, error: Exception) -> None:
+        self._outages += 1
+        self._claims.poll_failed(task)
+        known = isinstance(error, BackendError)
+        reason = describe(error) if known else f"{type(error).__name__}: {describe(error)}"
+        _log.warning("poll_failed", task=task, reason=reason)
+        pause = min(_FIRST_OUTAGE_PAUSE * 2 ** (self._outages - 1), _LONGEST_OUTAGE_PAUSE)
+        self._stops.draining.wait(pause)
