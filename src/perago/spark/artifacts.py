@@ -32,7 +32,7 @@ from packaging.requirements import Requirement
 from perago.servers.toolchain.cache import Cache
 
 # What `import perago` and the functions of a transfer need; executors use nothing else.
-_ROOTS = ("pydantic", "lakefs-sdk", "obstore", "urllib3", "tenacity", "psutil")
+_ROOTS = ("pydantic", "httpcore", "obstore", "tenacity", "psutil")
 _FOLDER = "perago_packages"
 _ARCHIVE = "packages.tar.gz"
 _INTERPRETER = """#!/bin/sh
