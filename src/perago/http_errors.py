@@ -49,7 +49,7 @@ def from_status(
     if 400 <= status < 500 and is_answer:
         return _BY_STATUS.get(status, BackendRefusedError)(message)
     if status < 500:
-        message = f"what answered to {what} is not {server}: {message.partition(': ')[2]}"
+        return _not_the_server(server, what, f"{status} {text}", changes=changes)
     return outage(message, changes=changes)
 
 
@@ -61,13 +61,21 @@ def from_request(server: str, what: str, error: RequestError, *, changes: bool) 
 
 def from_unreadable(server: str, what: str, error: Exception, *, changes: bool) -> BackendError:
     """Build the error for an answer that was cut off or that the server did not write."""
-    reason = shorten_line(_reason(error), MAX_TEXT)
-    return outage(f"what answered to {what} is not {server}: {reason}", changes=changes)
+    return _not_the_server(server, what, _reason(error), changes=changes)
 
 
-def outage(message: str, *, changes: bool) -> BackendUnavailableError:
+def outage(message: str, *, changes: bool, hint: str | None = None) -> BackendUnavailableError:
     """Build the error for a missing answer: the change that was asked for may have been made."""
-    return LostReplyError(message) if changes else BackendUnavailableError(message)
+    kind = LostReplyError if changes else BackendUnavailableError
+    return kind(message, hint=hint)
+
+
+def _not_the_server(server: str, what: str, text: str, *, changes: bool) -> BackendError:
+    return outage(
+        f"what answered to {what} is not {server}: {shorten_line(text, MAX_TEXT)}",
+        changes=changes,
+        hint=f"Check that {server}'s address in the settings is its own, and what is before it.",
+    )
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

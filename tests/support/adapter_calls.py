@@ -50,8 +50,6 @@ def conductor(url: str, **credentials: Any) -> ConductorConnection:
     return ConductorConnection(url, connect_timeout=0.2, read_timeout=0.2, **credentials)
 
 
-
-
 def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], object]:
     def write(objects: LakeFSObjects) -> None:
         objects.write(
@@ -93,6 +91,7 @@ CONTROL: dict[str, Call] = {
 }
 
 OBJECTS: dict[str, Call] = {
+    "check_gateway": Call(lambda objects: objects.check_gateway()),
     "list": Call(lambda objects: list(objects.list("repo", ID, ""))),
     "level": Call(lambda objects: list(objects.level("repo", ID, ""))),
     "uncommitted": Call(lambda objects: list(objects.uncommitted(_STAGING))),

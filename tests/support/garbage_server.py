@@ -78,14 +78,14 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
     "TLS": _once(b"\x15\x03\x01\x00\x02\x02\x46"),
     "zeros": _once(b"\x00" * 4096),
     "header bytes that are no text": _once(b"HTTP/1.1 200 \xff\xfe\r\n\xff: \x80\r\n\r\n"),
-    "compressed": _once(answer("200 OK", b"\x1f\x8b\x08\x00", headers="Content-Encoding: gzip\r\n")),
+    "compressed": _once(
+        answer("200 OK", b"\x1f\x8b\x08\x00", headers="Content-Encoding: gzip\r\n")
+    ),
     "silence": _endless(b"", b"", 0.05),
     "dripping headers": _endless(_OK, b"x", 0.05),
     "dripping header lines": _endless(_OK, b"X-More: 1\r\n", 0.05),
     "a dripping body": _endless(_OK + b"Content-Length: 100000\r\n\r\n", b" ", 0.05),
-    "dripping chunks": _endless(
-        _OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", 0.05
-    ),
+    "dripping chunks": _endless(_OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", 0.05),
     "waiting for ever": _endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
     "endless headers": _endless(_OK, b"X-More: " + b"1" * 4096 + b"\r\n"),
     "an endless body": _endless(_OK + b"\r\n", b" " * (1 << 16)),

@@ -18,7 +18,7 @@ from perago.conductor.api import (
     segment,
 )
 from perago.connections import ConductorConnection
-from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
+from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
@@ -88,20 +88,13 @@ class ConductorAttempts:
 
         Where "not found" is acted upon, an address that knows no task at all would be fatal.
         """
-        try:
-            sizes = self._api.get(
-                "read the size of a queue",
-                "/tasks/queue/sizes",
-                parsed(SIZES),
-                {"taskType": "perago"},
-            )
-        except NotFoundError:
-            sizes = None
-        if sizes is None or "perago" not in sizes:
-            raise BackendRefusedError(
-                "what answers at CONDUCTOR_SERVER_URL is not a Conductor API",
-                hint="Set CONDUCTOR_SERVER_URL to the server's API, ending in /api.",
-            )
+
+        def read(body: bytes) -> None:
+            if "perago" not in parsed(SIZES)(body):
+                raise ValueError("the size of the queue is missing")
+
+        query = {"taskType": "perago"}
+        self._api.get("read the size of a queue", "/tasks/queue/sizes", read, query)
 
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""

@@ -20,8 +20,8 @@ from perago.text import shorten_line
 
 SERVER = "LakeFS"
 _STATUS = re.compile(r"status code: (\d{3})\b")
-# How the S3 gateway says what is missing. A 404 without it is of another web server.
-_MISSING = re.compile(r"<Code>NoSuch\w+</Code>")
+# Every refusal of the S3 gateway has a code. One without it is of another web server.
+_CODE = re.compile(r"<Code>\w+</Code>")
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _from_store(
     found = _STATUS.search(text)
     status = int(found[1]) if found else status
     if status is not None:
-        is_answer = status != 404 or _MISSING.search(text) is not None
+        is_answer = _CODE.search(text) is not None
         return http_errors.from_status(
             SERVER, what, status, text, is_answer=is_answer, changes=changes
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from obstore.store import S3Store
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
+from perago.errors import NotFoundError
 from perago.lakefs.api import (
     CHANGES,
     DELETION,
@@ -60,6 +62,10 @@ class LakeFSObjects:
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
+
+    def check_gateway(self) -> None:
+        """Raise ``BackendError`` if the S3 gateway is unavailable or refuses the credentials."""
+        self._gateway.check()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
         return map(_as_object, self._listed(repository, ref, prefix, ""))
@@ -229,6 +235,12 @@ class GatewayClient:
         self._connection = connection
         self._stores: dict[tuple[str, int], S3Store] = {}
         self._lock = Lock()
+
+    def check(self) -> None:
+        """Read an object that is in no repository: only the gateway says that it is missing."""
+        what = "answer as an S3 gateway"
+        with suppress(NotFoundError), translated(what):
+            obstore.get(self._store("perago-check", PIECE), "main/nothing")
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         """Read an object in ranges, some ahead, so that hashing does not delay the next request."""
