@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -77,10 +78,12 @@ class HttpClient:
             retries=0,
             network_backend=_Backend(),
         )
+        # A client that is dropped leaves no open connection behind.
+        self._finalizer = weakref.finalize(self, self._pool.close)
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.close()
+        self._finalizer()
 
     def request(
         self,

@@ -91,6 +91,8 @@ def _from_store(
 def _message(body: bytes) -> str | None:
     """Return the message of an error that LakeFS wrote, or None."""
     try:
-        return str(http_errors.parse_json(body)["message"])
+        answer = http_errors.parse_json(body)
+        # A merge with conflicts is answered with an empty result of a merge, and no message.
+        return "conflict found" if answer == {"reference": ""} else str(answer["message"])
     except (ValueError, LookupError, TypeError):
         return None
