@@ -56,7 +56,7 @@ bench: $(READY) ## Measure speed and memory; prints, and fails nothing
 	$(PYTEST) tests/bench -m bench -p no:cacheprovider
 
 soak: $(READY) ## Run ten thousand tasks: none lost, none run twice
-	PERAGO_LOAD_TASKS=10000 $(PYTEST) tests/integration/worker/test_load.py
+	PERAGO_LOAD_TASKS=10000 $(PYTEST) -m slow tests/integration/worker/test_load.py
 
 docs: $(READY) ## Render the pages to site/, and fail on a dead link
 	@$(BIN)/python docs/build.py

@@ -86,6 +86,7 @@ CONTROL: dict[str, Call] = {
     ),
     "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
     "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
+    "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
     "is_same": Call(lambda lake: lake.is_same("repo", ID, "b" * 64)),
     "tag": Call(lambda lake: lake.tag("repo", "tag", ID), changes=True),
 }
@@ -118,6 +119,7 @@ GARBAGE: dict[str, Call] = {
     "repositories": Call(lambda garbage: garbage.repositories()),
     "branches": Call(lambda garbage: list(garbage.branches("repo"))),
     "tags": Call(lambda garbage: list(garbage.tags("repo"))),
+    "create_tag": Call(lambda garbage: garbage.create_tag("repo", "name", ID), changes=True),
     "delete_branch": Call(
         lambda garbage: garbage.delete_branch("repo", "name", ID),
         changes=True,

@@ -208,14 +208,14 @@ class LakeFSControl:
         )
 
     def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
-        path = f"{at_path('repositories', repository)}/branches"
-        listed = self._api.pages(
-            f"list branches of {repository!r}",
-            path,
-            REFS,
-            {"prefix": prefix},
-            retrier=_retrier,
-        )
+        return self._listed(repository, "branches", prefix)
+
+    def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
+        return self._listed(repository, "tags", prefix)
+
+    def _listed(self, repository: str, kind: str, prefix: str) -> list[BranchHead]:
+        what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
+        listed = self._api.pages(what, path, REFS, {"prefix": prefix}, retrier=_retrier)
         return [BranchHead(item.id, item.commit_id) for item in listed]
 
     def is_same(self, repository: str, one: str, other: str) -> bool:

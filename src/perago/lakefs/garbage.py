@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
 
 from perago.connections import LakeFSConnection
-from perago.errors import NotFoundError
+from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.api import (
     COMMIT,
     REF,
@@ -82,6 +83,19 @@ class LakeFSGarbage:
         """Delete a branch if it is still at ``commit``; return what became of it."""
         path = at_path("repositories", repository, "branches", name)
         return self._delete(f"branch {name!r} of {repository!r}", path, commit)
+
+    def create_tag(self, repository: str, name: str, commit: str) -> None:
+        """Create a tag; one that is there already is fine."""
+        with suppress(ConflictError):
+            self._api.change(
+                f"create tag {name!r} of {repository!r}",
+                "POST",
+                at_path("repositories", repository, "tags"),
+                parsed(REF),
+                status=201,
+                body={"id": name, "ref": commit},
+                retrier=retrying_times(),
+            )
 
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a tag if it is still on ``commit``; return what became of it."""
