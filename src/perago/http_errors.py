@@ -7,6 +7,7 @@ about the state of the server: it is an outage, and a lost reply if a change was
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,6 +32,9 @@ _BY_STATUS: dict[int, type[BackendError]] = {
     409: ConflictError,
     412: PreconditionError,
 }
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# Python parses fewer than 1000 levels, less what is on the stack.
+_DEEPEST = 500
 # The request is too large: also a proxy that says so has not passed it on.
 _NOT_PASSED_ON = {411, 413, 414, 431}
 
@@ -93,6 +97,35 @@ def parse_json(body: bytes) -> Any:
         raise ValueError("the answer is nested too deeply") from None
     except ValueError:
         raise ValueError("the answer is not JSON") from None
+
+
+def parse_deep_json(body: bytes) -> Any:
+    """Parse JSON that is nested more deeply than Python can parse, with nulls at the bottom.
+
+    A task whose input is too deep must be delivered, so that its attempt can fail with a reason:
+    what is cut off is deeper than any input that is accepted.
+    """
+    try:
+        return json.loads(body)
+    except RecursionError:
+        return parse_json(_cut(body))
+    except ValueError:
+        raise ValueError("the answer is not JSON") from None
+
+
+def _cut(body: bytes) -> bytes:
+    """Put null in the place of every array and object below the deepest level that is kept."""
+    kept, depth, start = [], 0, 0
+    for token in _TOKEN.finditer(body):
+        if token[0] in b"[{":
+            depth += 1
+            if depth == _DEEPEST + 1:
+                kept += [body[start : token.start()], b"null"]
+        elif token[0] in b"]}":
+            depth -= 1
+            if depth == _DEEPEST:
+                start = token.end()
+    return b"".join([*kept, body[start:]]) if depth == 0 else b""
 
 
 def _reason(error: Exception) -> str:

@@ -15,7 +15,7 @@ from perago.conductor.errors import from_answer, translated
 from perago.connections import ConductorConnection
 from perago.errors import BackendRefusedError, NotFoundError
 from perago.http_client import Answer, HttpClient
-from perago.http_errors import parse_json
+from perago.http_errors import parse_deep_json
 from perago.retry import retrying_unsent
 
 Parsed = TypeVar("Parsed")
@@ -80,8 +80,8 @@ _TOKEN = TypeAdapter(_TokenMessage)
 
 
 def parsed(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
-    """Return a reader of bodies that hold ``kind`` as JSON."""
-    return lambda body: kind.validate_python(parse_json(body))
+    """Return a reader of bodies that hold ``kind`` as JSON; they may hold an input of any depth."""
+    return lambda body: kind.validate_python(parse_deep_json(body))
 
 
 def nothing(body: bytes) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from perago.conductor.api import TASKDEF, ConductorApi, nothing, parsed, segment
+from perago.conductor.api import TASKDEF, ConductorApi, nothing, segment
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
+from perago.http_errors import parse_json
 from perago.retry import UNSENT_SECONDS
 
 
@@ -28,7 +29,7 @@ class ConductorTaskDefs:
         """
 
         def read(body: bytes) -> dict[str, Any]:
-            taskdef = parsed(TASKDEF)(body)
+            taskdef = TASKDEF.validate_python(parse_json(body))
             if taskdef.get("name") != name:
                 raise ValueError("the answer is not the TaskDef that was asked for")
             return taskdef

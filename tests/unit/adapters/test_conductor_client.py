@@ -73,6 +73,25 @@ def test_a_poll_under_which_another_claim_stands_is_no_delivery() -> None:
         attempts.poll("type", "token")
 
 
+@pytest.mark.parametrize("levels", [400, 900, 5_000])
+def test_a_task_with_an_input_of_any_depth_is_delivered_and_read(levels: int) -> None:
+    task = json.dumps({**TASK, "inputData": {"text": '[\\"{', "n": 0}})
+    deep = task.replace('"n": 0', '"n": ' + "[" * levels + '"]"' + "]" * levels)
+    good = {"GET /api/tasks/poll/": answer("200 OK", f"[{deep}]".encode())}
+    with (
+        GarbageServer(Replies(answer("200 OK", deep.encode())), good) as server,
+        closing(ConductorAttempts(conductor(server.url))) as attempts,
+    ):
+        delivery = attempts.poll("type", "token")
+        assert attempts.read("task").status == "IN_PROGRESS"
+    assert delivery is not None
+    assert delivery.payload["text"] == '[\\"{'
+    value, found = delivery.payload["n"], 0
+    while isinstance(value, list):
+        value, found = value[0], found + 1
+    assert found == levels if levels < 500 else found > 400
+
+
 @pytest.mark.parametrize("missing", ["taskId", "workflowInstanceId", "status"])
 def test_a_task_without_its_identity_is_an_outage(missing: str) -> None:
     task = {name: value for name, value in TASK.items() if name != missing}
