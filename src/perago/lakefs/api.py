@@ -158,7 +158,7 @@ class _Request(Generic[Parsed]):
     method: str
     path: str
     read: Reader[Parsed]
-    status: int
+    statuses: tuple[int, ...]
     seconds: float
     changes: bool
     query: Mapping[str, Any] | None = None
@@ -206,7 +206,7 @@ class LakeFSApi:
             method="GET",
             path=path,
             read=read,
-            status=status,
+            statuses=(status,),
             seconds=seconds or self.seconds,
             changes=False,
             query=query,
@@ -256,7 +256,7 @@ class LakeFSApi:
         path: str,
         read: Reader[Parsed],
         *,
-        status: int,
+        status: int | tuple[int, ...],
         retrier: Retrying,
         query: Mapping[str, Any] | None = None,
         body: Body = None,
@@ -269,7 +269,7 @@ class LakeFSApi:
             method=method,
             path=path,
             read=read,
-            status=status,
+            statuses=status if isinstance(status, tuple) else (status,),
             seconds=seconds or self.seconds,
             changes=True,
             query=query,
@@ -296,7 +296,7 @@ class LakeFSApi:
             method=method,
             path=path,
             read=read,
-            status=status,
+            statuses=(status,),
             seconds=seconds or self.seconds,
             changes=True,
             query=query,
@@ -339,10 +339,10 @@ class LakeFSApi:
                 headers=headers,
                 content=content,
             )
-        if answer.status == request.status:
+        if answer.status in request.statuses:
             return request.read(answer.body)
         if 200 <= answer.status < 300:
-            raise ValueError(f"the answer has status {answer.status} instead of {request.status}")
+            raise ValueError(f"the answer has status {answer.status}, which does not belong here")
         raise from_answer(request.what, answer, changes=request.changes, secrets=self._secrets)
 
 

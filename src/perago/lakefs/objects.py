@@ -156,7 +156,8 @@ class LakeFSObjects:
             "PUT",
             f"{_branch(repository, branch)}/objects/stat/user_metadata",
             nothing,
-            status=201,
+            # The specification of the API has 201, and servers answer 204.
+            status=(201, 204),
             query={"path": key},
             body={"set": metadata},
             retrier=self._retrier(),
