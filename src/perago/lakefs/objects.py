@@ -6,6 +6,7 @@ Through the API go listings, objects whose keys the S3 client refuses, deletes, 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -241,7 +242,8 @@ class GatewayClient:
         """Read an object that is in no repository: only the gateway says that it is missing."""
         what = "answer as an S3 gateway"
         with suppress(NotFoundError), translated(what):
-            obstore.get(self._store("perago-check", PIECE), "main/nothing")
+            obstore.get(self._store("perago-check", PIECE), f"main/{uuid.uuid4().hex}")
+            raise ValueError("it has an object that was never written")
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         """Read an object in ranges, some ahead, so that hashing does not delay the next request."""
