@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,18 +54,9 @@ class LakeFSConnection:
     authorities: Authorities | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.endpoint)
-        if "@" in parts.netloc:
-            # The endpoint is not shown: its password would be in a log.
-            raise ConfigurationError(
-                "the LakeFS endpoint must not hold a user or a password",
-                hint="Set the LAKECTL_CREDENTIALS_… variables instead.",
-            )
-        if parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise ConfigurationError(
-                f"the LakeFS endpoint must be an http(s) URL, not {self.endpoint!r}",
-                hint="Set LAKECTL_SERVER_ENDPOINT_URL, for example to https://lakefs.example.com.",
-            )
+        _check_address("LakeFS", self.endpoint, "LAKECTL_SERVER_ENDPOINT_URL")
+        if self.s3_endpoint is not None:
+            _check_address("S3 gateway's", self.s3_endpoint, "PERAGO_LAKEFS_S3_ENDPOINT")
 
     @property
     def server(self) -> str:
@@ -92,14 +84,48 @@ class ConductorConnection:
     read_timeout: float = 20.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.server_url)
-        if parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise ConfigurationError(
-                f"the Conductor server must be an http(s) URL, not {self.server_url!r}",
-                hint="Set CONDUCTOR_SERVER_URL, for example to https://conductor.example.com/api.",
-            )
+        _check_address("Conductor", self.server_url, "CONDUCTOR_SERVER_URL")
 
     @property
     def api(self) -> str:
         """The base of the API, whether or not the setting ends in ``/api``."""
         return self.server_url.rstrip("/").removesuffix("/api") + "/api"
+
+
+def plain_http_warning(url: str) -> str | None:
+    """Return a warning if requests go to another machine without encryption."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or _is_loopback(parts.hostname or ""):
+        return None
+    return "plain http to another machine shows credentials and data to the network; use https"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_address(server: str, url: str, setting: str) -> None:
+    """Raise ``ConfigurationError`` if an address cannot be one of a server."""
+    try:
+        parts = urlsplit(url)
+        has_password = "@" in parts.netloc
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        has_password, is_usable = "@" in url, False
+    if has_password:
+        # The address is not shown: its password would be in a log.
+        raise ConfigurationError(
+            f"the {server} endpoint must not hold a user or a password",
+            hint=f"Set {setting} without them; the credentials have variables of their own.",
+        )
+    if not is_usable or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigurationError(
+            f"the {server} endpoint must be an http(s) URL, not {url!r}",
+            hint=f"Set {setting}, for example to https://server.example.com.",
+        )

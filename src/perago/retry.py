@@ -1,25 +1,35 @@
 """Retry requests while a server is unavailable: the only place that builds retriers.
 
 Only requests that read, or that are idempotent, may be retried; never a commit, a merge or a
-relocation.
+relocation, unless the request certainly did not leave this machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from tenacity import (
     Retrying,
+    retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
     stop_after_delay,
+    stop_before_delay,
     wait_random_exponential,
 )
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, LostReplyError
+from perago.http_client import RequestError
+
+Answered = TypeVar("Answered")
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 3.0
 # For callers that count tries instead of seconds: a second of waiting or two.
 TRIES = 4
+# For a change that is retried only while it cannot be sent at all.
+UNSENT_SECONDS = 5.0
 
 
 def retrying(seconds: float) -> Retrying:
@@ -32,10 +42,48 @@ def retrying_times(tries: int = TRIES) -> Retrying:
     return _retrying(stop_after_attempt(tries))
 
 
+def retrying_unsent(seconds: float) -> Retrying:
+    """Retry on a ``RequestError`` for a request that was not sent, within ``seconds``."""
+    return Retrying(
+        retry=retry_if_exception(_was_not_sent),
+        stop=stop_before_delay(seconds),
+        wait=_WAIT,
+        reraise=True,
+    )
+
+
+def retry_change(retrier: Retrying, send: Callable[[], Answered]) -> Answered:
+    """Send an idempotent change with retries.
+
+    Once a reply was lost, the change may have been made, whatever the later tries ended with: the
+    error stays a ``LostReplyError``.
+    """
+    lost = False
+
+    def once() -> Answered:
+        nonlocal lost
+        try:
+            return send()
+        except BackendUnavailableError as error:
+            lost = lost or isinstance(error, LostReplyError)
+            if lost and not isinstance(error, LostReplyError):
+                raise LostReplyError(str(error), hint=error.hint) from None
+            raise
+
+    return retrier(once)
+
+
+_WAIT = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+
+
+def _was_not_sent(error: BaseException) -> bool:
+    return isinstance(error, RequestError) and not error.sent
+
+
 def _retrying(stop: stop_after_delay | stop_after_attempt) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),
         stop=stop,
-        wait=wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
+        wait=_WAIT,
         reraise=True,
     )

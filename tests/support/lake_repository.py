@@ -13,7 +13,7 @@ import lakefs_sdk
 from lakefs_sdk.client import LakeFSClient
 
 from perago.connections import LakeFSConnection
-from perago.lakefs.control import LakeFSControl, connect
+from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
@@ -21,6 +21,7 @@ from perago.transfer.engine import Engine
 from perago.transfer.inventory import RemoteObject
 from perago.transfer.plan import SyncPlan
 from perago.transfer.workspaces import LocalWorkspace, LocalWorkspaces
+from support.lake_sdk import connect
 
 
 @dataclass(frozen=True)

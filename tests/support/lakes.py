@@ -9,13 +9,14 @@ from pathlib import Path
 import lakefs_sdk
 
 from perago import dev
-from perago.lakefs.control import LakeFSControl, connect
+from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.ports import Lake
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 from perago.testing import InMemoryLake, InMemoryObjects
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE
+from support.lake_sdk import connect
 
 PROTECTED = "protected"
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from perago import dev
 from perago.conductor.client import ConductorAttempts
 from perago.connections import ConductorConnection
-from perago.lakefs.control import LakeFSControl, connect
+from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import PhaseEvent
@@ -32,6 +32,7 @@ from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.ports import SystemClock
 from perago.worker.report import Reported, report
 from support import workflows
+from support.lake_sdk import connect
 
 SEED = {
     "data/a.txt": "alpha",

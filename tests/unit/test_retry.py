@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 from tenacity import Retrying
 
-from perago.errors import BackendUnavailableError, NotFoundError
-from perago.retry import TRIES, retrying, retrying_times
+from perago.errors import BackendUnavailableError, LostReplyError, NotFoundError
+from perago.http_client import RequestError
+from perago.retry import TRIES, retry_change, retrying, retrying_times, retrying_unsent
 
 
 class Requests:
@@ -50,3 +51,22 @@ def test_a_refusal_is_never_retried() -> None:
     with pytest.raises(NotFoundError):
         retrying(60)(request)
     assert request.tries == 1
+
+
+def test_a_request_that_was_not_sent_is_retried_and_one_that_was_is_not() -> None:
+    unsent = Requests(RequestError("refused", sent=False), 2)
+    assert retrying_unsent(60)(unsent) == "answer"
+    sent = Requests(RequestError("cut", sent=True), 1)
+    with pytest.raises(RequestError):
+        retrying_unsent(60)(sent)
+    assert (unsent.tries, sent.tries) == (3, 1)
+
+
+def test_a_change_that_was_lost_once_stays_lost_when_the_server_is_gone() -> None:
+    errors = iter([LostReplyError("cut"), BackendUnavailableError("refused")])
+
+    def send() -> None:
+        raise next(errors)
+
+    with pytest.raises(LostReplyError, match="refused"):
+        retry_change(retrying_times(2), send)

@@ -1,1 +1,1 @@
-"""Conductor: poll, lease, fence read, completion and TaskDefs, on the SDK's models and calls."""
+"""Conductor: poll, lease, fence read, completion and TaskDefs, through its REST API."""

@@ -1,50 +1,33 @@
-"""Attempts as Conductor knows them. SDK models are mapped here and go no further."""
+"""Attempts as Conductor knows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
-from conductor.client.configuration.configuration import Configuration
-from conductor.client.configuration.settings.authentication_settings import AuthenticationSettings
-from conductor.client.http.api.task_resource_api import TaskResourceApi
-from conductor.client.http.api.workflow_resource_api import WorkflowResourceApi
-from conductor.client.http.api_client import ApiClient
-from conductor.client.http.models.task import Task
-from conductor.client.http.models.task_exec_log import TaskExecLog
-from conductor.client.http.models.task_result import TaskResult
-from conductor.client.http.models.workflow import Workflow
-
-from perago.conductor.errors import translated
+from perago.conductor.api import (
+    SIZES,
+    TASK,
+    TASKS,
+    WORKFLOW,
+    ConductorApi,
+    TaskMessage,
+    WorkflowMessage,
+    exactly,
+    nothing,
+    parsed,
+    segment,
+)
 from perago.connections import ConductorConnection
-from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
+from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
-from perago.retry import TRIES, retrying_times
+from perago.retry import TRIES, UNSENT_SECONDS, retry_change, retrying_times
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
 _MAX_LOG_ENTRIES = 10
-
-
-def connect(connection: ConductorConnection) -> ApiClient:
-    """The SDK's client over a connection with our timeouts and no silent retries."""
-    credentials = None
-    if connection.auth_key and connection.auth_secret:
-        credentials = AuthenticationSettings(
-            key_id=connection.auth_key, key_secret=connection.auth_secret.get_secret_value()
-        )
-    configuration = Configuration(
-        server_api_url=connection.api, authentication_settings=credentials
-    )
-    configuration.http_connection = httpx.Client(
-        timeout=httpx.Timeout(connection.read_timeout, connect=connection.connect_timeout),
-        transport=httpx.HTTPTransport(retries=0),
-        follow_redirects=False,
-    )
-    return ApiClient(configuration)
 
 
 class ConductorAttempts:
@@ -52,52 +35,55 @@ class ConductorAttempts:
 
     def __init__(self, connection: ConductorConnection, *, tries: int = TRIES) -> None:
         """``tries`` is for reads and lease renewals; polls and posts are one request each."""
-        client = connect(connection)
-        self._api = TaskResourceApi(client)
-        self._workflows = WorkflowResourceApi(client)
-        self._http: httpx.Client = client.configuration.http_connection
-        self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._api = ConductorApi(connection)
         self._tries = tries
 
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
-        self._http.close()
+        self._api.close()
 
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None:
-        """Ask for one task under a worker id that is used for this poll only."""
+        """Ask for one task under a worker id that is used for this poll only.
+
+        A poll is a change: a task whose delivery is lost stays claimed.
+        """
         wait_ms = min(wait_ms, _LONGEST_POLL_MS)
-        options: dict[str, Any] = {"domain": domain} if domain else {}
-        with translated(f"poll for {task_type!r}"):
-            tasks: list[Task] = self._api.batch_poll(
-                task_type,
-                workerid=token,
-                count=1,
-                timeout=wait_ms,
-                _request_timeout=(self._timeout[0], self._timeout[1] + wait_ms / 1000),
-                **options,
-            )
-        return _delivery(tasks[0], token) if tasks else None
+        query: dict[str, Any] = {"workerid": token, "count": 1, "timeout": wait_ms}
+        if domain:
+            query["domain"] = domain
+
+        def read(body: bytes) -> Delivery | None:
+            tasks = parsed(TASKS)(body)
+            return _delivery(tasks[0], token) if tasks else None
+
+        return self._api.get(
+            f"poll for {task_type!r}",
+            f"/tasks/poll/batch/{segment(task_type)}",
+            read,
+            query,
+            changes=True,
+            extra_seconds=wait_ms / 1000,
+        )
 
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         """Ask in one request which queues hold anything; a task in one may not be due yet."""
         queues = {f"{domain}:{name}" if domain else name: name for name in task_types}
-        with translated("read the sizes of queues"):
-            sizes = self._api.size(task_type=list(queues), _request_timeout=self._timeout)
-        if not isinstance(sizes, dict):
-            raise BackendUnavailableError("Conductor did not tell the sizes of queues")
+        query = {"taskType": list(queues)}
+        what = "read the sizes of queues"
+        sizes = self._api.get(what, "/tasks/queue/sizes", parsed(SIZES), query) or {}
         return [name for queue, name in queues.items() if sizes.get(queue, 1)]
 
     def read(self, task_id: str) -> AttemptSnapshot:
         task = retrying_times(self._tries)(self._get_task, task_id)
         return AttemptSnapshot(
-            status=str(task.status),
+            status=task.status,
             workflow_instance_id=task.workflow_instance_id,
             task_id=task.task_id,
-            retry_count=task.retry_count or 0,
+            retry_count=task.retry_count,
             worker_id=task.worker_id,
-            response_timeout_seconds=float(task.response_timeout_seconds or 0),
+            response_timeout_seconds=task.response_timeout_seconds,
             retried_task_id=task.retried_task_id or None,
             reason=task.reason_for_incompletion or None,
         )
@@ -111,92 +97,101 @@ class ConductorAttempts:
 
         Where "not found" is acted upon, an address that knows no task at all would be fatal.
         """
-        try:
-            with translated("read the size of a queue"):
-                sizes = self._api.size(task_type=["perago"], _request_timeout=self._timeout)
-        except (AttributeError, TypeError, ValueError):  # the SDK could not make sense of a page
-            sizes = None
-        if not isinstance(sizes, dict):
-            raise BackendRefusedError(
-                "what answers at CONDUCTOR_SERVER_URL is not a Conductor API",
-                hint="Set CONDUCTOR_SERVER_URL to the server's API, ending in /api.",
-            )
+
+        def read(body: bytes) -> None:
+            if "perago" not in parsed(SIZES)(body):
+                raise ValueError("the size of the queue is missing")
+
+        query = {"taskType": "perago"}
+        self._api.get("read the size of a queue", "/tasks/queue/sizes", read, query)
 
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""
-        result = _result(claim, "IN_PROGRESS")
-        result.extend_lease = True
+        result = {**_result(claim, "IN_PROGRESS"), "extendLease": True}
         what = f"extend the lease of task {claim.attempt.task_id}"
-        retrying_times(self._tries)(self._update, result, what)
+        retry_change(retrying_times(self._tries), lambda: self._update(claim, result, what, 0.0))
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
         """Post an outcome. Only for a claim that was just read and found ours."""
+        task_id = claim.attempt.task_id
         if isinstance(outcome, Completed):
-            result = _result(claim, "COMPLETED")
-            result.output_data = outcome.output
+            result = {**_result(claim, "COMPLETED"), "outputData": outcome.output}
         else:
             result = _result(claim, outcome.disposition.value)
-            result.reason_for_incompletion = outcome.reason
-        result.logs = [
-            TaskExecLog(log=line, task_id=claim.attempt.task_id) for line in logs[:_MAX_LOG_ENTRIES]
-        ]
-        self._update(result, f"complete task {claim.attempt.task_id}")
+            result["reasonForIncompletion"] = outcome.reason
+        result["logs"] = [{"log": line, "taskId": task_id} for line in logs[:_MAX_LOG_ENTRIES]]
+        self._update(claim, result, f"complete task {task_id}")
 
     def log(self, task_id: str, text: str) -> None:
         """Add an entry to a task's log; it changes nothing else of the task."""
-        with translated(f"add to the log of task {task_id}"):
-            self._api.log(text, task_id, _request_timeout=self._timeout)
+        what = f"add to the log of task {task_id}"
+        self._api.change(what, "POST", f"/tasks/{segment(task_id)}/log", text, nothing)
 
     def hand_back(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
-        self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
+        what = f"hand back task {claim.attempt.task_id}"
+        self._update(claim, _result(claim, "IN_PROGRESS"), what)
 
-    def _get_task(self, task_id: str) -> Task:
-        with translated(f"read task {task_id}"):
-            task: Task | None = self._api.get_task(task_id, _request_timeout=self._timeout)
+    def _get_task(self, task_id: str) -> TaskMessage:
+        what = f"read task {task_id}"
+        task = self._api.get(what, f"/tasks/{segment(task_id)}", parsed(TASK))
         if task is None:
             raise NotFoundError(f"Conductor has no task {task_id}")
+        if task.task_id != task_id:
+            raise BackendUnavailableError(f"Conductor answered with another task to {what}")
         return task
 
-    def _get_workflow(self, workflow_instance_id: str) -> Workflow:
-        with translated(f"read workflow {workflow_instance_id}"):
-            workflow: Workflow | None = self._workflows.get_execution_status(
-                workflow_instance_id, include_tasks=False, _request_timeout=self._timeout
-            )
+    def _get_workflow(self, workflow_id: str) -> WorkflowMessage:
+        what = f"read workflow {workflow_id}"
+        workflow = self._api.get(
+            what,
+            f"/workflow/{segment(workflow_id)}",
+            parsed(WORKFLOW),
+            {"includeTasks": "false"},
+        )
         if workflow is None:
-            raise NotFoundError(f"Conductor has no workflow {workflow_instance_id}")
+            raise NotFoundError(f"Conductor has no workflow {workflow_id}")
+        if workflow.workflow_id != workflow_id:
+            raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
         return workflow
 
-    def _update(self, result: TaskResult, what: str) -> None:
-        with translated(what):
-            self._api.update_task(result, _request_timeout=self._timeout)
+    def _update(
+        self,
+        claim: Claim,
+        result: dict[str, Any],
+        what: str,
+        unsent_seconds: float = UNSENT_SECONDS,
+    ) -> None:
+        answer = exactly(claim.attempt.task_id)
+        self._api.change(what, "POST", "/tasks", result, answer, unsent_seconds=unsent_seconds)
 
 
-def _result(claim: Claim, status: str) -> TaskResult:
-    attempt = claim.attempt
-    return TaskResult(
-        workflow_instance_id=attempt.workflow_instance_id,
-        task_id=attempt.task_id,
-        worker_id=claim.token,
-        status=status,
-    )
+def _result(claim: Claim, status: str) -> dict[str, Any]:
+    return {
+        "workflowInstanceId": claim.attempt.workflow_instance_id,
+        "taskId": claim.attempt.task_id,
+        "workerId": claim.token,
+        "status": status,
+    }
 
 
-def _delivery(task: Task, token: str) -> Delivery:
+def _delivery(task: TaskMessage, token: str) -> Delivery:
+    if task.worker_id != token:
+        raise ValueError("the task is claimed by another poll")
     attempt = Attempt(
         workflow_instance_id=task.workflow_instance_id,
         task_id=task.task_id,
-        retry_count=task.retry_count or 0,
+        retry_count=task.retry_count,
         reference_name=task.reference_task_name,
-        seq=task.seq or 0,
-        iteration=task.iteration or 0,
+        seq=task.seq,
+        iteration=task.iteration,
         workflow_name=task.workflow_type or "",
         retried_task_id=task.retried_task_id or None,
-        scheduled_ms=task.scheduled_time or 0,
+        scheduled_ms=task.scheduled_time,
     )
     return Delivery(
         claim=Claim(attempt, token),
         task_type=task.task_def_name or task.task_type,
-        payload=dict(task.input_data or {}),
-        response_timeout_seconds=float(task.response_timeout_seconds or 0),
+        payload=task.input_data or {},
+        response_timeout_seconds=task.response_timeout_seconds,
     )

@@ -1,68 +1,54 @@
-"""The one place where the Conductor SDK's errors become ours."""
+"""Turn everything that a request to Conductor can end with into errors of Perago: only here."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-import httpx
-from conductor.client.http.rest import ApiException
+from perago import http_errors
+from perago.errors import BackendError, PeragoError
+from perago.http_client import Answer, RequestError
 
-from perago.errors import (
-    BackendDeniedError,
-    BackendError,
-    BackendRefusedError,
-    BackendUnavailableError,
-    ConflictError,
-    NotFoundError,
-)
-from perago.text import shorten_line
-
-_MAX_TEXT = 300
+SERVER = "Conductor"
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Run one request. Every change we ask of Conductor is read back, so none is 'lost'."""
+def translated(what: str, *, changes: bool = False) -> Iterator[None]:
+    """Translate the errors of one request, described by ``what``.
+
+    With ``changes``, a missing answer is a ``LostReplyError``: the change may have been made.
+    """
     try:
         yield
-    except ApiException as error:
-        raise _from_api(what, error) from None
-    except httpx.HTTPError as error:
-        raise BackendUnavailableError(
-            f"Conductor did not answer to {what}: {type(error).__name__}: {error}"
-        ) from None
+    except PeragoError:
+        raise
+    except RequestError as error:
+        raise http_errors.from_request(SERVER, what, error, changes=changes) from None
+    except Exception as error:  # noqa: BLE001  whatever an answer makes the code raise
+        raise http_errors.from_unreadable(SERVER, what, error, changes=changes) from None
 
 
-def _from_api(what: str, error: ApiException) -> BackendError:
-    status = int(error.status or 0)
-    text = _message(error)
-    if status == 0:
-        return BackendUnavailableError(f"Conductor did not answer to {what}: {text}")
-    message = f"Conductor could not {what}: {status} {text}"
-    if status in {401, 403}:
-        return BackendDeniedError(message)
-    if status == 404:
-        return NotFoundError(message)
-    if status == 409:
-        return ConflictError(message)
-    if status == 429 or status >= 500:
-        return BackendUnavailableError(message)
-    return BackendRefusedError(message)
+def from_answer(
+    what: str, answer: Answer, *, changes: bool, secrets: Sequence[str] = ()
+) -> BackendError:
+    """Build the error for an answer that does not say "done"."""
+    explanation = _explanation(answer.body)
+    text = answer.body.decode("utf-8", "replace") if explanation is None else explanation
+    return http_errors.from_status(
+        SERVER,
+        what,
+        answer.status,
+        http_errors.mask(text, secrets),
+        is_answer=explanation is not None,
+        changes=changes,
+    )
 
 
-def _message(error: ApiException) -> str:
-    body = getattr(error, "body", None)
+def _explanation(body: bytes) -> str | None:
+    """Return the message (where it only says "see below", what is below), or None."""
     try:
-        text = _explanation(json.loads(body)) if body else str(error.reason or "")
-    except (ValueError, KeyError, TypeError):
-        text = str(body)
-    return shorten_line(text, _MAX_TEXT)
-
-
-def _explanation(answer: dict[str, Any]) -> str:
-    """The message; where it only says "see below", what is below."""
-    details = [str(item["message"]) for item in answer.get("validationErrors") or []]
-    return "; ".join(details) or str(answer["message"])
+        answer = http_errors.parse_json(body)
+        details = [str(item["message"]) for item in answer.get("validationErrors") or []]
+        return "; ".join(details) or str(answer["message"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

@@ -4,53 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from conductor.client.http.api.metadata_resource_api import MetadataResourceApi
-
-from perago.conductor.client import connect
-from perago.conductor.errors import translated
+from perago.conductor.api import TASKDEF, ConductorApi, nothing, segment
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
+from perago.http_errors import parse_json
+from perago.retry import UNSENT_SECONDS
 
 
 class ConductorTaskDefs:
     """Task definitions as plain dicts, in Conductor's own spelling."""
 
     def __init__(self, connection: ConductorConnection) -> None:
-        self._client = connect(connection)
-        self._api = MetadataResourceApi(self._client)
-        self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._api = ConductorApi(connection)
 
     def close(self) -> None:
-        """Give the connections back; ``contextlib.closing`` calls it."""
-        self._client.configuration.http_connection.close()
+        """Close the connections."""
+        self._api.close()
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The registered TaskDef as the server wrote it, or None.
 
-        The SDK's model renames every field and drops those that it does not know, which an update
-        would then reset; so the answer is taken as plain JSON.
+        Every field is kept, also those that Perago does not know: an update would reset what is
+        missing.
         """
+
+        def read(body: bytes) -> dict[str, Any]:
+            taskdef = TASKDEF.validate_python(parse_json(body))
+            if taskdef.get("name") != name:
+                raise ValueError("the answer is not the TaskDef that was asked for")
+            return taskdef
+
+        path = f"/metadata/taskdefs/{segment(name)}"
         try:
-            with translated(f"read TaskDef {name!r}"):
-                found: dict[str, Any] | None = self._client.call_api(
-                    "/metadata/taskdefs/{name}",
-                    "GET",
-                    {"name": name},
-                    [],
-                    {"Accept": "application/json"},
-                    response_type="object",
-                    auth_settings=[],
-                    _return_http_data_only=True,
-                    _request_timeout=self._timeout,
-                )
+            return self._api.get(f"read TaskDef {name!r}", path, read)
         except NotFoundError:
             return None
-        return found or None
 
     def put(self, taskdef: dict[str, Any], *, exists: bool) -> None:
         """Create or replace a TaskDef."""
-        with translated(f"register TaskDef {taskdef['name']!r}"):
-            if exists:
-                self._api.update_task_def(taskdef, _request_timeout=self._timeout)
-            else:
-                self._api.register_task_def([taskdef], _request_timeout=self._timeout)
+        what = f"register TaskDef {taskdef['name']!r}"
+        method, body = ("PUT", taskdef) if exists else ("POST", [taskdef])
+        self._api.change(
+            what, method, "/metadata/taskdefs", body, nothing, unsent_seconds=UNSENT_SECONDS
+        )

@@ -1,1 +1,1 @@
-"""LakeFS: the control plane through its SDK, the data plane through its S3 gateway."""
+"""LakeFS: the control plane through its API, the data plane through its S3 gateway."""

@@ -1,20 +1,34 @@
 """The control plane of LakeFS: commits, branches, merges, one bounded request each.
 
-Reads and idempotent changes are retried during an outage; a commit, a merge, a relocation and the
-creation of a branch are never retried.
+Reads and idempotent changes are retried during an outage. A commit, a merge, a relocation and the
+creation of a branch are retried only if the request was not sent at all.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
-import lakefs_sdk
-from lakefs_sdk.client import LakeFSClient
+from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConflictError, NotFoundError
-from perago.lakefs.errors import translated
+from perago.lakefs.api import (
+    CHANGES,
+    COMMIT,
+    MERGE,
+    REF,
+    REFS,
+    REPOSITORY,
+    RUNS,
+    STAT,
+    USER,
+    CommitMessage,
+    LakeFSApi,
+    at_path,
+    commit_id,
+    nothing,
+    parsed,
+)
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
@@ -23,126 +37,128 @@ from perago.retry import retrying
 # Shorter than for objects: publish steps read while a lease runs.
 _RETRY_SECONDS = 5.0
 # Cleanup must leave time in the lease: one retry at most.
-_CLEANUP_TIMEOUT = (2.0, 10.0)
+_CLEANUP_SECONDS = 10.0
 _CLEANUP_RETRY_SECONDS = 1.0
-_PAGE = 1000
-
-
-def connect(connection: LakeFSConnection) -> LakeFSClient:
-    """Build the SDK's client, without its own retries, which would also repeat writes."""
-    configuration = lakefs_sdk.Configuration(
-        host=connection.api,
-        username=connection.access_key_id,
-        password=connection.secret_access_key.get_secret_value(),
-        ssl_ca_cert=str(connection.authorities.file) if connection.authorities else None,
-    )
-    configuration.retries = False
-    return LakeFSClient(configuration)
 
 
 class LakeFSControl:
     """Implements the protocol's ``Lake`` port."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
-        self._client = connect(connection)
-        self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._api = LakeFSApi(connection)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client._api.rest_client.pool_manager.clear()
+        self._api.close()
 
     def check_access(self) -> None:
         """Raise ``BackendError`` if the server is unavailable or the credentials are wrong."""
-        get = self._client.auth_api.get_current_user
-        self._retried("check the credentials", get, retry_seconds=0)
+        self._api.get("check the credentials", "/user", parsed(USER), retrier=retrying(0))
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
-        what = f"read commit {commit_id} of {repository!r}"
-        commit = self._retried(what, self._client.commits_api.get_commit, repository, commit_id)
+        commit = self._read_commit(repository, commit_id)
         if commit.id != commit_id:
             # LakeFS also takes abbreviations, tags and branch names here.
             raise NotFoundError(f"{commit_id} is not the full id of a commit in {repository!r}")
         return Commit(
             commit.id,
             tuple(commit.parents),
-            dict(commit.metadata or {}),
-            committer=str(commit.committer or ""),
-            message=str(commit.message or ""),
+            commit.metadata or {},
+            committer=commit.committer,
+            message=commit.message,
             created=datetime.fromtimestamp(commit.creation_date, tz=UTC),
         )
 
+    def _read_commit(self, repository: str, ref: str) -> CommitMessage:
+        what = f"read commit {ref} of {repository!r}"
+        path = at_path("repositories", repository, "commits", ref)
+        return self._api.get(what, path, parsed(COMMIT), retrier=_retrier())
+
     def get_head(self, repository: str, branch: str) -> Commit:
         what = f"read branch {branch!r} of {repository!r}"
-        found = self._retried(what, self._client.branches_api.get_branch, repository, branch)
+        path = _branch(repository, branch)
+        found = self._api.get(what, path, parsed(REF), retrier=_retrier())
         return self.get_commit(repository, found.commit_id)
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         what = f"compare branch {branch!r} of {repository!r} with its HEAD"
-        diff = self._client.branches_api.diff_branch
-        return bool(self._retried(what, diff, repository, branch, amount=1).results)
+        path = f"{_branch(repository, branch)}/diff"
+        return self._api.has_any(what, path, CHANGES, retrier=_retrier())
 
     def changes_actions(self, repository: str, commit: Commit) -> bool:
         if commit.first_parent is None:
             return False
         what = f"compare commit {commit.id} of {repository!r} with its parent"
-        diff = self._client.refs_api.diff_refs
-        found = self._retried(
-            what, diff, repository, commit.first_parent, commit.id, prefix=ACTIONS_FOLDER, amount=1
-        )
-        return bool(found.results)
+        query = {"prefix": ACTIONS_FOLDER}
+        return self._differ(what, repository, commit.first_parent, commit.id, query)
 
     def has_fence(self, repository: str, ref: str) -> bool:
         return self.read_fence(repository, ref) is FenceState.INSTALLED
 
     def read_fence(self, repository: str, ref: str) -> FenceState:
         """Read the fence's action file at ``ref``; return its state."""
-        what = f"read {ACTION_PATH!r} at {ref} of {repository!r}"
-        get, start = self._client.objects_api.get_object, f"bytes=0-{2 * len(ACTION_TEXT)}"
         try:
-            found = self._retried(what, get, repository, ref, ACTION_PATH, range=start)
+            found = self._api.get(
+                f"read {ACTION_PATH!r} at {ref} of {repository!r}",
+                f"{at_path('repositories', repository, 'refs', ref)}/objects",
+                bytes,
+                {"path": ACTION_PATH},
+                headers={"Range": f"bytes=0-{2 * len(ACTION_TEXT)}"},
+                # A page would have 200, and must not pass for an edited fence.
+                status=206,
+                retrier=_retrier(),
+            )
         except NotFoundError:
-            return self._without_fence(repository, ref)
-        return fence_state(bytes(found))
-
-    def _without_fence(self, repository: str, ref: str) -> FenceState:
-        """Return MISSING; raises ``NotFoundError`` if the repository or the ref does not exist."""
-        what = f"read {ref!r} of {repository!r}"
-        self._retried(what, self._client.commits_api.get_commit, repository, ref)
-        return FenceState.MISSING
+            # Raises if the repository or the ref does not exist.
+            self._read_commit(repository, ref)
+            return FenceState.MISSING
+        return fence_state(found)
 
     def default_branch(self, repository: str) -> str:
         """Read the name of a repository's default branch."""
-        get = self._client.repositories_api.get_repository
-        return str(self._retried(f"read repository {repository!r}", get, repository).default_branch)
+        what, path = f"read repository {repository!r}", at_path("repositories", repository)
+        return self._api.get(what, path, parsed(REPOSITORY), retrier=_retrier()).default_branch
 
     def write_small(self, staging: StagingBranch, path: str, content: bytes) -> None:
         """Write one small object on a staging branch; idempotent."""
-        upload = self._client.objects_api.upload_object
-        what = f"write {path!r} on {staging.branch!r}"
-        self._retried(what, upload, staging.repository, staging.branch, path, content=content)
+        self._api.change(
+            f"write {path!r} on {staging.branch!r}",
+            "POST",
+            f"{_branch(staging.repository, staging.branch)}/objects",
+            parsed(STAT),
+            status=201,
+            query={"path": path},
+            body=content,
+            headers={"Content-Type": "application/octet-stream"},
+            retrier=_retrier(),
+        )
 
     def has_action_runs(self, repository: str, branch: str) -> bool:
         """Return whether the server ran any hook for a branch."""
-        runs = self._client.actions_api.list_repository_runs
         what = f"list the action runs of {branch!r} of {repository!r}"
-        return bool(self._retried(what, runs, repository, branch=branch, amount=1).results)
+        path = f"{at_path('repositories', repository)}/actions/runs"
+        return self._api.has_any(what, path, RUNS, {"branch": branch}, retrier=_retrier())
 
     def create_branch(self, staging: StagingBranch, source: str) -> None:
-        creation = lakefs_sdk.BranchCreation(name=staging.branch, source=source)
-        with translated(f"create branch {staging.branch!r}", changes=True):
-            self._client.branches_api.create_branch(
-                staging.repository, creation, _request_timeout=self._timeout
-            )
+        self._api.change_once(
+            f"create branch {staging.branch!r}",
+            "POST",
+            f"{at_path('repositories', staging.repository)}/branches",
+            commit_id,
+            status=201,
+            body={"name": staging.branch, "source": source},
+        )
 
     def delete_branch(self, staging: StagingBranch) -> None:
         try:
-            self._retried(
+            self._api.change(
                 f"delete branch {staging.branch!r}",
-                self._client.branches_api.delete_branch,
-                staging.repository,
-                staging.branch,
-                _request_timeout=_CLEANUP_TIMEOUT,
-                retry_seconds=_CLEANUP_RETRY_SECONDS,
+                "DELETE",
+                _branch(staging.repository, staging.branch),
+                nothing,
+                status=204,
+                seconds=_CLEANUP_SECONDS,
+                retrier=retrying(_CLEANUP_RETRY_SECONDS),
             )
         except NotFoundError:
             return
@@ -150,11 +166,14 @@ class LakeFSControl:
     def commit(
         self, staging: StagingBranch, message: str, metadata: dict[str, str]
     ) -> StagedWorkspace:
-        creation = lakefs_sdk.CommitCreation(message=message, metadata=metadata)
-        with translated(f"commit branch {staging.branch!r}", changes=True):
-            made = self._client.commits_api.commit(
-                staging.repository, staging.branch, creation, _request_timeout=self._timeout
-            )
+        made = self._api.change_once(
+            f"commit branch {staging.branch!r}",
+            "POST",
+            f"{_branch(staging.repository, staging.branch)}/commits",
+            parsed(COMMIT),
+            status=201,
+            body={"message": message, "metadata": metadata},
+        )
         return StagedWorkspace(staging.repository, staging.branch, made.id)
 
     def merge(
@@ -166,65 +185,71 @@ class LakeFSControl:
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        merge = lakefs_sdk.Merge(message=message, metadata=metadata, squash_merge=True)
-        with translated(f"merge {staged.branch!r} into {target!r}", changes=True):
-            result = self._client.refs_api.merge_into_branch(
-                staged.repository, staged.branch, target, merge=merge, _request_timeout=timeout
-            )
-        return str(result.reference)
+        made = self._api.change_once(
+            f"merge {staged.branch!r} into {target!r}",
+            "POST",
+            at_path("repositories", staged.repository, "refs", staged.branch, "merge", target),
+            parsed(MERGE),
+            status=200,
+            body={"message": message, "metadata": metadata, "squash_merge": True},
+            seconds=timeout,
+        )
+        return made.reference
 
     def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
-        with translated(f"relocate {target!r} to {licence.branch!r}", changes=True):
-            self._client.experimental_api.hard_reset_branch(
-                licence.repository, target, licence.branch, _request_timeout=timeout
-            )
+        self._api.change_once(
+            f"relocate {target!r} to {licence.branch!r}",
+            "PUT",
+            f"{_branch(licence.repository, target)}/hard_reset",
+            nothing,
+            status=204,
+            query={"ref": licence.branch},
+            seconds=timeout,
+        )
 
     def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
-        what = f"list branches of {repository!r}"
-        return self._listed(what, self._client.branches_api.list_branches, repository, prefix)
+        return self._listed(repository, "branches", prefix)
 
     def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
-        what = f"list tags of {repository!r}"
-        return self._listed(what, self._client.tags_api.list_tags, repository, prefix)
+        return self._listed(repository, "tags", prefix)
 
-    def _listed(self, what: str, call: Any, repository: str, prefix: str) -> list[BranchHead]:
-        found, after = list[BranchHead](), ""
-        while True:
-            page = self._retried(what, call, repository, prefix=prefix, after=after, amount=_PAGE)
-            found += [BranchHead(str(item.id), str(item.commit_id)) for item in page.results]
-            if not page.pagination.has_more:
-                return found
-            after = page.pagination.next_offset
+    def _listed(self, repository: str, kind: str, prefix: str) -> list[BranchHead]:
+        what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
+        listed = self._api.pages(what, path, REFS, {"prefix": prefix}, retrier=_retrier)
+        return [BranchHead(item.id, item.commit_id) for item in listed]
 
     def is_same(self, repository: str, one: str, other: str) -> bool:
-        diff = self._client.refs_api.diff_refs
         what = f"compare {one} with {other} in {repository!r}"
-        found = self._retried(what, diff, repository, one, other, type="two_dot", amount=1)
-        return not found.results
+        return not self._differ(what, repository, one, other, {"type": "two_dot"})
+
+    def _differ(
+        self, what: str, repository: str, one: str, other: str, query: dict[str, str]
+    ) -> bool:
+        path = at_path("repositories", repository, "refs", one, "diff", other)
+        return self._api.has_any(what, path, CHANGES, query, retrier=_retrier())
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
-        creation = lakefs_sdk.TagCreation(id=tag, ref=commit_id)
-        create = self._client.tags_api.create_tag
+        tags = f"{at_path('repositories', repository)}/tags"
         try:
-            self._retried(f"create tag {tag!r}", create, repository, creation)
+            self._api.change(
+                f"create tag {tag!r}",
+                "POST",
+                tags,
+                parsed(REF),
+                status=201,
+                body={"id": tag, "ref": commit_id},
+                retrier=_retrier(),
+            )
         except ConflictError:
-            get = self._client.tags_api.get_tag
-            if self._retried(f"read tag {tag!r}", get, repository, tag).commit_id != commit_id:
+            what, path = f"read tag {tag!r}", f"{tags}{at_path(tag)}"
+            found = self._api.get(what, path, parsed(REF), retrier=_retrier())
+            if found.commit_id != commit_id:
                 raise
 
-    def _retried(
-        self,
-        what: str,
-        call: Any,
-        *args: Any,
-        retry_seconds: float = _RETRY_SECONDS,
-        **kwargs: Any,
-    ) -> Any:
-        """Send a request that reads or is idempotent, with retries."""
-        kwargs.setdefault("_request_timeout", self._timeout)
 
-        def send() -> Any:
-            with translated(what):
-                return call(*args, **kwargs)
+def _retrier() -> Retrying:
+    return retrying(_RETRY_SECONDS)
 
-        return retrying(retry_seconds)(send)
+
+def _branch(repository: str, branch: str) -> str:
+    return at_path("repositories", repository, "branches", branch)

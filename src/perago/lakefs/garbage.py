@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Literal
-
-from lakefs_sdk import TagCreation
+from typing import Literal
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConflictError, NotFoundError
-from perago.lakefs.control import connect
-from perago.lakefs.errors import translated
+from perago.lakefs.api import (
+    COMMIT,
+    REF,
+    REFS,
+    REPOSITORIES,
+    LakeFSApi,
+    RefMessage,
+    at_path,
+    nothing,
+    parsed,
+)
 from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
 from perago.protocol.names import STAGING_PREFIX
 from perago.protocol.workspace import Commit
 from perago.retry import retrying_times
-
-_PAGE = 1000
 
 Removal = Literal["deleted", "gone", "moved"]
 
@@ -27,103 +32,84 @@ class LakeFSGarbage:
     """Finds and deletes staging branches, and tags of replaced commits."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
-        self._client = connect(connection)
-        self._timeout = (connection.connect_timeout, connection.read_timeout)
+        self._api = LakeFSApi(connection)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client._api.rest_client.pool_manager.clear()
+        self._api.close()
 
     def repositories(self) -> list[str]:
         """List every repository that the user can see."""
-        listing = self._pages("list repositories", self._client.repositories_api.list_repositories)
-        return [str(item.id) for item in listing]
+        listed = self._api.pages(
+            "list repositories", "/repositories", REPOSITORIES, retrier=retrying_times
+        )
+        return [item.id for item in listed]
 
     def branches(self, repository: str) -> Iterator[FoundBranch]:
         """List the branches that are named like staging branches, with their HEADs."""
-        what = f"list branches of {repository!r}"
-        call = self._client.branches_api.list_branches
-        for item in self._pages(what, call, repository, prefix=STAGING_PREFIX):
+        for item in self._refs(repository, "branches", STAGING_PREFIX):
             try:
                 yield self._found(repository, item.id, item.commit_id)
             except NotFoundError:  # deleted since it was listed
                 continue
 
     def _found(self, repository: str, name: str, commit_id: str) -> FoundBranch:
-        get = self._client.commits_api.get_commit
-        commit = self._request(
-            f"read commit {commit_id} of {repository!r}", get, repository, commit_id
-        )
-        head = Commit(commit.id, tuple(commit.parents), dict(commit.metadata or {}))
+        what = f"read commit {commit_id} of {repository!r}"
+        path = at_path("repositories", repository, "commits", commit_id)
+        commit = self._api.get(what, path, parsed(COMMIT), retrier=retrying_times())
+        head = Commit(commit.id, tuple(commit.parents), commit.metadata or {})
         committed = datetime.fromtimestamp(commit.creation_date, tz=UTC)
-        return FoundBranch(repository, str(name), head, committed)
+        return FoundBranch(repository, name, head, committed)
 
     def tags(self, repository: str) -> Iterator[FoundTag]:
         """List the tags that are named like tags of replaced and withdrawn commits."""
-        call = self._client.tags_api.list_tags
-        what = f"list tags of {repository!r}"
         for prefix in TAG_PREFIXES:
-            for item in self._pages(what, call, repository, prefix=prefix):
-                yield FoundTag(repository, str(item.id), str(item.commit_id))
+            for item in self._refs(repository, "tags", prefix):
+                yield FoundTag(repository, item.id, item.commit_id)
+
+    def _refs(
+        self, repository: str, kind: Literal["branches", "tags"], prefix: str
+    ) -> Iterator[RefMessage]:
+        path = at_path("repositories", repository, kind)
+        return self._api.pages(
+            f"list {kind} of {repository!r}",
+            path,
+            REFS,
+            {"prefix": prefix},
+            retrier=retrying_times,
+        )
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a branch if it is still at ``commit``; return what became of it."""
-        api = self._client.branches_api
-        return self._delete(
-            f"branch {name!r} of {repository!r}",
-            api.get_branch,
-            api.delete_branch,
-            (repository, name),
-            commit,
-        )
+        path = at_path("repositories", repository, "branches", name)
+        return self._delete(f"branch {name!r} of {repository!r}", path, commit)
 
     def create_tag(self, repository: str, name: str, commit: str) -> None:
         """Create a tag; one that is there already is fine."""
-        creation = TagCreation(id=name, ref=commit)
         with suppress(ConflictError):
-            self._request(
+            self._api.change(
                 f"create tag {name!r} of {repository!r}",
-                self._client.tags_api.create_tag,
-                repository,
-                creation,
+                "POST",
+                at_path("repositories", repository, "tags"),
+                parsed(REF),
+                status=201,
+                body={"id": name, "ref": commit},
+                retrier=retrying_times(),
             )
 
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a tag if it is still on ``commit``; return what became of it."""
-        api = self._client.tags_api
-        return self._delete(
-            f"tag {name!r} of {repository!r}",
-            api.get_tag,
-            api.delete_tag,
-            (repository, name),
-            commit,
-        )
+        path = at_path("repositories", repository, "tags", name)
+        return self._delete(f"tag {name!r} of {repository!r}", path, commit)
 
-    def _delete(
-        self, what: str, get: Any, delete: Any, name: tuple[str, str], commit: str
-    ) -> Removal:
+    def _delete(self, what: str, path: str, commit: str) -> Removal:
         try:
-            if self._request(f"read {what}", get, *name).commit_id != commit:
+            found = self._api.get(f"read {what}", path, parsed(REF), retrier=retrying_times())
+            if found.commit_id != commit:
                 return "moved"
-            self._request(f"delete {what}", delete, *name)
+            self._api.change(
+                f"delete {what}", "DELETE", path, nothing, status=204, retrier=retrying_times()
+            )
         except NotFoundError:
             return "gone"
         return "deleted"
-
-    def _pages(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        after = ""
-        while True:
-            page = self._request(what, call, *args, after=after, amount=_PAGE, **kwargs)
-            yield from page.results
-            if not page.pagination.has_more:
-                return
-            after = page.pagination.next_offset
-
-    def _request(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
-        """Send one request, with retries: all of them read or are idempotent."""
-
-        def send() -> Any:
-            with translated(what):
-                return call(*args, _request_timeout=self._timeout, **kwargs)
-
-        return retrying_times()(send)

@@ -1,43 +1,55 @@
 """The data plane of LakeFS: objects through the S3 gateway, all else through the LakeFS API.
 
-The requests to the API are made with urllib3 and not with the SDK: listings (the SDK builds a
-model per object), objects whose keys the S3 client refuses (the SDK holds whole files in memory),
-deletes, and user metadata (the gateway renames its keys, and the upload call changes their case).
+Through the API go listings, objects whose keys the S3 client refuses, deletes, and user metadata
+(the gateway renames its keys, and the upload call changes their case).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
 
 import obstore
-import urllib3
 from obstore.store import S3Store
+from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.lakefs.errors import from_status, from_unreadable, translated
+from perago.errors import NotFoundError
+from perago.lakefs.api import (
+    CHANGES,
+    DELETION,
+    OBJECTS,
+    STAT,
+    ChangeMessage,
+    LakeFSApi,
+    ObjectMessage,
+    at_path,
+    nothing,
+    parsed,
+)
+from perago.lakefs.errors import from_message, translated
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, retrying
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ClientConfig
 
-Parsed = TypeVar("Parsed")
-
-_PAGE = 1000
-_CONNECTIONS = 32
 PIECE = 8 << 20
 _PIECES_AHEAD = 3
+# The number of parts that S3 takes for one object.
+_MAX_PARTS = 10_000
+# A piece may take this many times the read timeout.
+_PIECE_PATIENCE = 4
 
 
 class LakeFSObjects:
@@ -46,55 +58,41 @@ class LakeFSObjects:
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
         self._gateway = GatewayClient(connection)
-        secret = connection.secret_access_key.get_secret_value()
-        self._headers = urllib3.make_headers(basic_auth=f"{connection.access_key_id}:{secret}")
-        self._http = urllib3.PoolManager(
-            maxsize=_CONNECTIONS,
-            retries=False,
-            timeout=urllib3.Timeout(connection.connect_timeout, connection.read_timeout),
-            ca_cert_data=connection.authorities.pem if connection.authorities else None,
-        )
+        self._api = LakeFSApi(connection)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.clear()
+        self._api.close()
+
+    def check_gateway(self) -> None:
+        """Raise ``BackendError`` if the S3 gateway is unavailable or refuses the credentials."""
+        self._gateway.check()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
         return map(_as_object, self._listed(repository, ref, prefix, ""))
 
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
         for item in self._listed(repository, ref, prefix, "/"):
-            yield _as_object(item) if item["path_type"] == "object" else str(item["path"])
+            yield _as_object(item) if item.path_type == "object" else item.path
 
     def _listed(
         self, repository: str, ref: str, prefix: str, delimiter: str
-    ) -> Iterator[dict[str, Any]]:
-        url = f"{self._ref_url(repository, ref)}/objects/ls"
+    ) -> Iterator[ObjectMessage]:
+        path = f"{_ref(repository, ref)}/objects/ls"
         what = f"list {prefix!r} at {ref} of {repository!r}"
         fields = {"prefix": prefix, "delimiter": delimiter, "user_metadata": "true"}
-        return self._pages(what, url, fields)
+        return self._api.pages(what, path, OBJECTS, fields, retrier=self._retrier)
 
     def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
         what = f"compare branch {staging.branch!r} of {staging.repository!r} with its HEAD"
-        url = f"{self._branch_url(staging.repository, staging.branch)}/diff"
-        return map(_as_change, self._pages(what, url, {}))
+        path = f"{_branch(staging.repository, staging.branch)}/diff"
+        return map(_as_change, self._api.pages(what, path, CHANGES, retrier=self._retrier))
 
     def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
         what = f"compare {commit} with {base} in {repository!r}"
-        url = f"{self._ref_url(repository, base)}/diff/{quote(commit, safe='')}"
-        return map(_as_change, self._pages(what, url, {"type": "two_dot"}))
-
-    def _pages(self, what: str, url: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """Request all pages of a list; yield every entry."""
-        after = ""
-        while True:
-            page = self._request(
-                what, "GET", url, {**fields, "after": after, "amount": _PAGE}, parse=_json
-            )
-            yield from page["results"]
-            if not page["pagination"]["has_more"]:
-                return
-            after = page["pagination"]["next_offset"]
+        path = f"{_ref(repository, base)}/diff{at_path(commit)}"
+        query = {"type": "two_dot"}
+        return map(_as_change, self._api.pages(what, path, CHANGES, query, retrier=self._retrier))
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         if size == 0:
@@ -106,13 +104,18 @@ class LakeFSObjects:
     def _read_through_api(
         self, repository: str, ref: str, key: str, size: int
     ) -> Iterator[memoryview]:
-        url = f"{self._ref_url(repository, ref)}/objects"
-        what = f"read object {key!r}"
         for start in range(0, size, PIECE):
             end = min(start + PIECE, size) - 1
-            headers = {"Range": f"bytes={start}-{end}"}
-            parse = partial(_exactly, length=end + 1 - start)
-            yield self._request(what, "GET", url, {"path": key}, headers=headers, parse=parse)
+            yield self._api.get(
+                f"read object {key!r}",
+                f"{_ref(repository, ref)}/objects",
+                partial(_exactly, length=end + 1 - start),
+                {"path": key},
+                headers={"Range": f"bytes={start}-{end}"},
+                status=206,
+                seconds=_PIECE_PATIENCE * self._connection.read_timeout,
+                retrier=self._retrier(),
+            )
 
     def write(
         self,
@@ -134,92 +137,73 @@ class LakeFSObjects:
     def _write_through_api(
         self, repository: str, branch: str, key: str, source: Path, content_type: str
     ) -> None:
-        headers = {"Content-Type": content_type, "Content-Length": str(source.stat().st_size)}
-        url = f"{self._branch_url(repository, branch)}/objects"
-        what = f"write object {key!r}"
-        self._request(what, "POST", url, {"path": key}, source, headers=headers, parse=bytes)
+        self._api.change(
+            f"write object {key!r}",
+            "POST",
+            f"{_branch(repository, branch)}/objects",
+            parsed(STAT),
+            status=201,
+            query={"path": key},
+            body=source,
+            headers={"Content-Type": content_type},
+            retrier=self._retrier(),
+        )
 
     def _set_metadata(
         self, repository: str, branch: str, key: str, metadata: dict[str, str]
     ) -> None:
-        url = f"{self._branch_url(repository, branch)}/objects/stat/user_metadata"
-        what = f"set the user metadata of object {key!r}"
-        body = json.dumps({"set": metadata}).encode()
-        self._request(what, "PUT", url, {"path": key}, body, parse=bytes)
+        self._api.change(
+            f"set the user metadata of object {key!r}",
+            "PUT",
+            f"{_branch(repository, branch)}/objects/stat/user_metadata",
+            nothing,
+            # The specification of the API has 201, and servers answer 204.
+            status=(201, 204),
+            query={"path": key},
+            body={"set": metadata},
+            retrier=self._retrier(),
+        )
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         what = f"delete {len(keys)} objects on {branch!r}"
-        url = f"{self._branch_url(repository, branch)}/objects/delete"
-        body = json.dumps({"paths": list(keys)}).encode()
-        answer = self._request(what, "POST", url, {}, body, parse=_json)
+        answer = self._api.change(
+            what,
+            "POST",
+            f"{_branch(repository, branch)}/objects/delete",
+            parsed(DELETION),
+            status=200,
+            body={"paths": list(keys)},
+            retrier=self._retrier(),
+        )
         # LakeFS answers 200 and lists the keys it failed to delete; a missing key is no error.
-        if errors := answer.get("errors"):
-            raise from_status(what, errors[0]["status_code"], errors[0]["message"].encode())
+        if answer.errors:
+            first = answer.errors[0]
+            raise from_message(what, first.status_code, first.message, changes=True)
 
-    def _request(
-        self,
-        what: str,
-        method: str,
-        url: str,
-        fields: dict[str, Any],
-        body: bytes | Path | None = None,
-        *,
-        headers: dict[str, str] | None = None,
-        parse: Callable[[bytes], Parsed],
-    ) -> Parsed:
-        """Send one request, with retries: all of them read or are idempotent.
-
-        Parsing is retried too: urllib3 does not notice an answer that is cut off in its headers.
-        """
-        target = f"{url}?{urlencode(fields)}" if fields else url
-        headers = {"Content-Type": "application/json", **self._headers, **(headers or {})}
-
-        def send() -> Parsed:
-            with ExitStack() as held:
-                # Opened for each try: a failed one has moved the file's position.
-                content = held.enter_context(body.open("rb")) if isinstance(body, Path) else body
-                held.enter_context(translated(what))
-                answer = self._http.request(method, target, body=content, headers=headers)
-            if not 200 <= answer.status < 300:
-                raise from_status(what, answer.status, answer.data)
-            try:
-                return parse(answer.data)
-            except ValueError as error:
-                raise from_unreadable(what, error) from None
-
-        return retrying(self._connection.retry_seconds)(send)
-
-    def _repository_url(self, repository: str) -> str:
-        return f"{self._connection.api}/repositories/{quote(repository, safe='')}"
-
-    def _ref_url(self, repository: str, ref: str) -> str:
-        return f"{self._repository_url(repository)}/refs/{quote(ref, safe='')}"
-
-    def _branch_url(self, repository: str, branch: str) -> str:
-        return f"{self._repository_url(repository)}/branches/{quote(branch, safe='')}"
+    def _retrier(self) -> Retrying:
+        """Build a retrier: all requests for objects read or are idempotent."""
+        return retrying(self._connection.retry_seconds)
 
 
-def _as_object(item: dict[str, Any]) -> RemoteObject:
+def _ref(repository: str, ref: str) -> str:
+    return at_path("repositories", repository, "refs", ref)
+
+
+def _branch(repository: str, branch: str) -> str:
+    return at_path("repositories", repository, "branches", branch)
+
+
+def _as_object(item: ObjectMessage) -> RemoteObject:
     return RemoteObject(
-        key=item["path"],
-        size=item.get("size_bytes", 0),
-        content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
-        metadata=item.get("metadata") or {},
+        key=item.path,
+        size=item.size_bytes or 0,
+        content_type=item.content_type or DEFAULT_CONTENT_TYPE,
+        metadata=item.metadata or {},
     )
 
 
-def _as_change(item: dict[str, Any]) -> Change:
-    return Change(item["path"], item["type"], item.get("size_bytes", 0))
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise ValueError("the answer is not a JSON object")  # noqa: TRY004  the answer's fault
-    return value
+def _as_change(item: ChangeMessage) -> Change:
+    return Change(item.path, item.type, item.size_bytes or 0)
 
 
 def _exactly(body: bytes, length: int) -> memoryview:
@@ -233,20 +217,40 @@ def _gateway_takes(key: str) -> bool:
     return not key.endswith("/") and not any(ord(char) < 32 or ord(char) == 127 for char in key)
 
 
+def piece_size(size: int) -> int:
+    """Return the size of the parts in which an object is written: they grow with the object.
+
+    An object may have 10,000 parts, which is 78 GiB in parts of 8 MiB.
+    """
+    return PIECE * max(1, -(-size // (PIECE * _MAX_PARTS)))
+
+
+def pieces_at_once(piece: int) -> int:
+    """Return how many parts are in memory together: fewer when they are large."""
+    return max(1, _PIECES_AHEAD * PIECE // piece)
+
+
 class GatewayClient:
     """Reads and writes objects through the S3 gateway. Thread-safe."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
-        self._stores: dict[str, S3Store] = {}
+        self._stores: dict[tuple[str, int], S3Store] = {}
         self._lock = Lock()
+
+    def check(self) -> None:
+        """Read an object that is in no repository: only the gateway says that it is missing."""
+        what = "answer as an S3 gateway"
+        with suppress(NotFoundError), translated(what):
+            obstore.get(self._store("perago-check", PIECE), f"main/{uuid.uuid4().hex}")
+            raise ValueError("it has an object that was never written")
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         """Read an object in ranges, some ahead, so that hashing does not delay the next request."""
-        store, path = self._store(repository), f"{ref}/{key}"
+        store, path = self._store(repository, PIECE), f"{ref}/{key}"
         with translated(f"read object {key!r}"):
             if size <= PIECE:
-                yield memoryview(obstore.get(store, path).bytes())
+                yield _read_piece(store, path, None, size)
             else:
                 yield from _read_pieces(store, path, size)
 
@@ -254,41 +258,56 @@ class GatewayClient:
         self, repository: str, branch: str, key: str, source: Path, content_type: str
     ) -> None:
         """Upload one file, in parts if it is large."""
-        with translated(f"write object {key!r}"):
+        piece = piece_size(source.stat().st_size)
+        with translated(f"write object {key!r}", changes=True):
             obstore.put(
-                self._store(repository),
+                self._store(repository, piece),
                 f"{branch}/{key}",
                 source,
                 attributes={"Content-Type": content_type},
-                chunk_size=PIECE,
-                max_concurrency=_PIECES_AHEAD,
+                chunk_size=piece,
+                max_concurrency=pieces_at_once(piece),
             )
 
-    def _store(self, repository: str) -> S3Store:
+    def _store(self, repository: str, piece: int) -> S3Store:
         with self._lock:
-            if repository not in self._stores:
-                self._stores[repository] = _open_store(self._connection, repository)
-            return self._stores[repository]
+            key = (repository, piece)
+            if key not in self._stores:
+                self._stores[key] = _open_store(self._connection, repository, piece)
+            return self._stores[key]
 
 
 def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
     starts = range(0, size, PIECE)
     with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
 
-        def request(start: int) -> Future[Any]:
-            length = min(PIECE, size - start)
-            return ahead.submit(obstore.get_range, store, path, start=start, length=length)
+        def request(start: int) -> Future[memoryview]:
+            return ahead.submit(_read_piece, store, path, start, min(PIECE, size - start))
 
         pending = [request(start) for start in starts[:_PIECES_AHEAD]]
         for start in starts[_PIECES_AHEAD:]:
-            yield memoryview(pending.pop(0).result())
+            yield pending.pop(0).result()
             pending.append(request(start))
         for piece in pending:
-            yield memoryview(piece.result())
+            yield piece.result()
 
 
-def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
-    """Open a store that ignores the AWS variables of the environment.
+def _read_piece(store: S3Store, path: str, start: int | None, length: int) -> memoryview:
+    """Read a range, or a whole object; a longer answer is not taken into memory."""
+    options: GetOptions = {} if start is None else {"range": (start, start + length)}
+    parts, size = [], 0
+    for part in obstore.get(store, path, options=options).stream(min_chunk_size=length):
+        size += len(part)
+        if size > length:
+            raise ValueError(f"the answer has more than {length} bytes")
+        parts.append(part)
+    if size != length:
+        raise ValueError(f"the answer has {size} bytes instead of {length}")
+    return memoryview(parts[0]) if len(parts) == 1 else memoryview(b"".join(parts))
+
+
+def _open_store(connection: LakeFSConnection, repository: str, piece: int) -> S3Store:
+    """Open a store that ignores the AWS variables and the proxies of the environment.
 
     obstore reads them all, and arguments take precedence. The variable of the S3 endpoint, for
     example, would send the requests to another server.
@@ -298,7 +317,10 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
         "connect_timeout": timedelta(seconds=connection.connect_timeout),
         "read_timeout": timedelta(seconds=connection.read_timeout),
         # For a whole request, which moves one piece at most, also on a slow connection.
-        "timeout": timedelta(seconds=4 * connection.read_timeout),
+        "timeout": timedelta(seconds=_PIECE_PATIENCE * connection.read_timeout * piece / PIECE),
+        # A proxy that is set hides those of the environment, and all hosts are excluded from it.
+        "proxy_url": "http://127.0.0.1:9",
+        "proxy_excludes": "*,0.0.0.0/0,::/0",
     }
     if connection.authorities is not None:
         client["root_certificate"] = connection.authorities.pem

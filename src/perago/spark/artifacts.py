@@ -41,7 +41,7 @@ _KEYS = (
     *("id_*", "*.env", "env", "credentials*", "*secret*", "*password*", "*.token", "lakectl.y*ml"),
 )
 # What `import perago` and the functions of a transfer need; executors use nothing else.
-_ROOTS = ("pydantic", "lakefs-sdk", "obstore", "urllib3", "tenacity", "psutil")
+_ROOTS = ("pydantic", "httpcore", "obstore", "tenacity", "psutil")
 _FOLDER = "perago_packages"
 _ARCHIVE = "packages.tar.gz"
 _INTERPRETER = """#!/bin/sh

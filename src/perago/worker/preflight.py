@@ -1,13 +1,21 @@
-"""What must hold before the first poll: everything that is wrong is said at once."""
+"""What must hold before the first poll: everything that is wrong is said at once.
+
+The servers are checked side by side, so that each one that is dead or wrong is named, with its
+setting, within one time limit for all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.connections import plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
 from perago.lakefs.control import LakeFSControl
+from perago.lakefs.objects import LakeFSObjects
 from perago.operations import registration
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
@@ -17,6 +25,12 @@ from perago.tasks.definition import TaskDefinition
 from perago.tasks.taskdef import taskdef_warnings
 from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
+
+# For all checks together; each request has a part of it.
+_SECONDS = 30.0
+_REQUEST_SECONDS = 10.0
+# obstore waits for a whole request several times as long.
+_GATEWAY_SECONDS = 2.5
 
 
 @dataclass
@@ -28,9 +42,27 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
-    def add(self, error: PeragoError) -> None:
-        (self.servers if isinstance(error, BackendError) else self.settings).append(str(error))
+    def add(self, error: PeragoError, setting: str = "") -> None:
+        """Add an error; ``setting`` names the setting that it is about, and its value."""
+        text = f"{setting}: {error}" if setting else str(error)
+        (self.servers if isinstance(error, BackendError) else self.settings).append(text)
         self.hints.append(error.hint)
+
+    def take(self, other: Findings) -> None:
+        """Add what another check found."""
+        self.settings += other.settings
+        self.servers += other.servers
+        self.warnings += other.warnings
+        self.hints += other.hints
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.settings or self.servers)
+
+    def warn_of_plain_http(self, setting: str, url: str) -> None:
+        """Add a warning if an address sends credentials in the clear to another machine."""
+        if warning := plain_http_warning(url):
+            self.warnings.append(f"{setting}={url}: {warning}")
 
     def raise_if_any(self) -> None:
         lines = "\n".join([*self.settings, *self.servers])
@@ -49,20 +81,69 @@ def preflight(
     spark: ExternalSpark | ManagedSpark | None = None,
 ) -> list[str]:
     """Check settings, servers and TaskDefs; the warnings. Raises with everything else."""
-    findings = Findings()
+
+    def check_taskdefs(findings: Findings) -> None:
+        _check_conductor(settings, definitions, findings, register=register)
+
+    checks = {"Conductor": _Check("CONDUCTOR_SERVER_URL", check_taskdefs)}
     if any(definition.workspace is not None for definition in definitions):
-        _check_lakefs(settings, findings)
-    try:
-        conductor = ConductorTaskDefs(conductor_connection(settings))
-    except ConfigurationError as error:
-        findings.add(error)
-    else:
-        _check_taskdefs(conductor, definitions, findings, register=register)
-        conductor.close()
-    if spark is not None:
+        endpoint = "LAKECTL_SERVER_ENDPOINT_URL"
+        checks["LakeFS"] = _Check(endpoint, lambda found: _check_lakefs(settings, found))
+    if isinstance(spark, ExternalSpark):
+        external = spark
+        checks["Spark"] = _Check("SPARK_REMOTE", lambda found: _check_spark(external, found))
+    found = _run(checks)
+    if "LakeFS" in found and "Spark" in found and found["LakeFS"].is_error:
+        # That Spark cannot reach LakeFS either says nothing about Spark.
+        found["Spark"].settings = [line for line in found["Spark"].settings if "s3a" not in line]
+    findings = Findings()
+    for name in sorted(found):
+        findings.take(found[name])
+    if isinstance(spark, ManagedSpark) and not findings.is_error:
+        # Not within the time limit: its jars may have to be fetched.
         _check_spark(spark, findings)
     findings.raise_if_any()
     return findings.warnings
+
+
+@dataclass
+class _Check:
+    """A check of one server, and the setting that names the server."""
+
+    setting: str
+    work: Callable[[Findings], None]
+    found: Findings = field(default_factory=Findings)
+    error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work(self.found)
+        except BaseException as error:  # noqa: BLE001  raised by the thread that waits
+            self.error = error
+
+
+def _run(checks: dict[str, _Check]) -> dict[str, Findings]:
+    """Run checks side by side; one that takes too long is an error of its server."""
+    # Daemons: what does not answer must not keep the process from ending.
+    threads = {
+        name: threading.Thread(target=check.run, name=f"preflight-{name}", daemon=True)
+        for name, check in checks.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    ends = time.monotonic() + _SECONDS
+    found = {}
+    for name, check in checks.items():
+        threads[name].join(max(ends - time.monotonic(), 0.0))
+        if threads[name].is_alive():
+            late = BackendUnavailableError(f"{name} could not be checked within {_SECONDS:g} s")
+            found[name] = Findings()
+            found[name].add(late, check.setting)
+            continue
+        if check.error is not None:
+            raise check.error
+        found[name] = check.found
+    return found
 
 
 def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> None:
@@ -74,7 +155,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
             return
         problems = spark_probe.probe(spark.remote.get_secret_value())
     except PeragoError as error:
-        findings.add(error)
+        findings.add(error, "SPARK_REMOTE" if isinstance(spark, ExternalSpark) else "")
         return
     if problems:
         findings.settings += [f"SPARK_REMOTE: {problem}" for problem in problems]
@@ -83,16 +164,53 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
 
 def _check_lakefs(settings: Settings, findings: Findings) -> None:
     try:
-        lake = LakeFSControl(lakefs_connection(settings))
+        connection = replace(lakefs_connection(settings), read_timeout=_REQUEST_SECONDS)
     except ConfigurationError as error:
         findings.add(error)
         return
+    findings.warn_of_plain_http("LAKECTL_SERVER_ENDPOINT_URL", connection.server)
+    setting = f"LAKECTL_SERVER_ENDPOINT_URL={connection.server}"
+    lake = LakeFSControl(connection)
     try:
         lake.check_access()
     except BackendError as error:
-        findings.add(error)
+        findings.add(error, setting)
+        return
     finally:
         lake.close()
+    if connection.s3_endpoint is not None:
+        findings.warn_of_plain_http("PERAGO_LAKEFS_S3_ENDPOINT", connection.gateway)
+        setting = f"PERAGO_LAKEFS_S3_ENDPOINT={connection.gateway}"
+    # One try: a server that is checked at the start is up.
+    objects = LakeFSObjects(replace(connection, read_timeout=_GATEWAY_SECONDS, retry_seconds=0.0))
+    try:
+        objects.check_gateway()
+    except BackendError as error:
+        findings.add(error, setting)
+    finally:
+        objects.close()
+
+
+def _check_conductor(
+    settings: Settings,
+    definitions: Sequence[TaskDefinition],
+    findings: Findings,
+    *,
+    register: bool,
+) -> None:
+    try:
+        connection = replace(conductor_connection(settings), read_timeout=_REQUEST_SECONDS)
+    except ConfigurationError as error:
+        findings.add(error)
+        return
+    findings.warn_of_plain_http("CONDUCTOR_SERVER_URL", connection.api)
+    conductor = ConductorTaskDefs(connection)
+    try:
+        _check_taskdefs(conductor, definitions, findings, register=register)
+    except BackendError as error:
+        findings.add(error, f"CONDUCTOR_SERVER_URL={connection.api}")
+    finally:
+        conductor.close()
 
 
 def _check_taskdefs(
@@ -104,11 +222,7 @@ def _check_taskdefs(
 ) -> None:
     for definition in definitions:
         findings.warnings += taskdef_warnings(definition)
-        try:
-            _check_taskdef(conductor, definition, findings, register=register)
-        except BackendError as error:
-            findings.add(error)
-            return  # the others would say the same
+        _check_taskdef(conductor, definition, findings, register=register)
 
 
 def _check_taskdef(

@@ -11,7 +11,8 @@ from lakefs_sdk.client import LakeFSClient
 from perago import dev
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import ConductorConnection, LakeFSConnection
-from perago.lakefs.control import LakeFSControl, connect
+from perago.lakefs.control import LakeFSControl
+from support.lake_sdk import connect
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
-"""Foreign errors become ours at one edge."""
+"""What a request to LakeFS ends with becomes an error of Perago at one edge."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import urllib3.exceptions as http
-from lakefs_sdk.exceptions import ApiException
 from obstore.exceptions import GenericError, InvalidPathError
 
 from perago.errors import (
@@ -19,57 +17,72 @@ from perago.errors import (
     NotFoundError,
     PreconditionError,
 )
-from perago.lakefs.errors import from_status, translated
+from perago.http_client import Answer, RequestError
+from perago.lakefs.errors import from_answer, translated
+
+WHY = b'{"message": "why"}'
+CODE = "<Error><Code>NoSuchKey</Code></Error>"
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (307, BackendRefusedError),
         (400, BackendRefusedError),
         (401, BackendDeniedError),
         (403, BackendDeniedError),
         (404, NotFoundError),
         (409, ConflictError),
         (412, PreconditionError),
+        (413, BackendRefusedError),
         (429, BackendUnavailableError),
         (500, BackendUnavailableError),
         (503, BackendUnavailableError),
     ],
 )
 def test_an_answer_is_translated_by_its_status(status: int, kind: type[BackendError]) -> None:
-    error = from_status("list", status, b'{"message": "why"}')
+    error = from_answer("list", Answer(status, WHY), changes=False)
     assert type(error) is kind
     assert str(error) == f"LakeFS could not list: {status} why"
 
 
+@pytest.mark.parametrize("status", [301, 307, 400, 404, 409, 412])
+def test_a_status_that_lakefs_did_not_write_is_an_outage(status: int) -> None:
+    page = Answer(status, b"<html>")
+    assert type(from_answer("read", page, changes=False)) is BackendUnavailableError
+    assert type(from_answer("merge", page, changes=True)) is LostReplyError
+
+
+@pytest.mark.parametrize("status", [401, 403, 413])
+def test_a_proxy_may_deny_a_request_or_find_it_too_large(status: int) -> None:
+    error = from_answer("merge", Answer(status, b"<html>"), changes=True)
+    assert type(error) in {BackendDeniedError, BackendRefusedError}
+
+
 def test_a_server_error_after_a_change_was_asked_for_may_hide_the_change() -> None:
-    assert type(from_status("merge", 502, b"", changes=True)) is LostReplyError
-    assert type(from_status("merge", 412, b"", changes=True)) is PreconditionError
+    assert type(from_answer("merge", Answer(502, b""), changes=True)) is LostReplyError
+    assert type(from_answer("merge", Answer(412, WHY), changes=True)) is PreconditionError
 
 
-@pytest.mark.parametrize("error", [http.ReadTimeoutError(None, "", "silent"), http.ProtocolError()])  # type: ignore[arg-type]
-def test_a_reply_that_never_came_is_lost_only_when_a_change_was_asked_for(error: Exception) -> None:
+def test_a_reply_that_never_came_is_lost_only_when_a_change_was_asked_for() -> None:
     with pytest.raises(LostReplyError), translated("merge", changes=True):
-        raise error
+        raise RequestError("silent", sent=True)
     with pytest.raises(BackendUnavailableError) as caught, translated("list"):
-        raise error
+        raise RequestError("silent", sent=True)
     assert type(caught.value) is BackendUnavailableError
 
 
 def test_a_request_that_was_never_sent_is_not_lost() -> None:
-    error = http.NewConnectionError(None, "refused")  # type: ignore[arg-type]
     with pytest.raises(BackendUnavailableError) as caught, translated("merge", changes=True):
-        raise error
+        raise RequestError("refused", sent=False)
     assert type(caught.value) is BackendUnavailableError
 
 
-def test_an_answer_of_the_sdk_is_translated_with_its_message() -> None:
-    answer = ApiException(status=409, reason="Conflict")
-    answer.body = '{"message": "branch exists"}'
-    with pytest.raises(ConflictError) as caught, translated("create"):
-        raise answer
-    assert str(caught.value) == "LakeFS could not create: 409 branch exists"
+@pytest.mark.parametrize("error", [ValueError(), AttributeError(), RecursionError(), KeyError("x")])
+def test_whatever_an_answer_makes_the_code_raise_is_an_outage(error: Exception) -> None:
+    with pytest.raises(BackendUnavailableError), translated("read"):
+        raise error
+    with pytest.raises(LostReplyError), translated("merge", changes=True):
+        raise error
 
 
 @pytest.mark.parametrize(
@@ -77,10 +90,12 @@ def test_an_answer_of_the_sdk_is_translated_with_its_message() -> None:
     [
         (GenericError("connection reset"), BackendUnavailableError),
         (GenericError("non-2xx status code: 503 Service Unavailable"), BackendUnavailableError),
-        (GenericError("non-2xx status code: 400 Bad Request"), BackendRefusedError),
-        (GenericError("x" * 999 + " status code: 400 Bad Request"), BackendRefusedError),
+        (GenericError(f"non-2xx status code: 400 Bad Request: {CODE}"), BackendRefusedError),
+        (GenericError("non-2xx status code: 400 Bad Request: <html>"), BackendUnavailableError),
+        (GenericError("x" * 999 + f" status code: 400 {CODE}"), BackendRefusedError),
         (InvalidPathError("//"), BackendRefusedError),
-        (FileNotFoundError("Object at location x not found"), NotFoundError),
+        (FileNotFoundError(f"Object at location x not found: {CODE}"), NotFoundError),
+        (FileNotFoundError("Object at location x not found: <html>"), BackendUnavailableError),
     ],
 )
 def test_an_error_of_the_object_store_is_translated(
@@ -93,8 +108,8 @@ def test_an_error_of_the_object_store_is_translated(
 
 def test_the_dump_of_internals_that_the_object_store_adds_is_left_out() -> None:
     with pytest.raises(NotFoundError) as caught, translated("read"):
-        raise FileNotFoundError("not found\n\nDebug source:\nNotFound { path: x }")
-    assert str(caught.value) == "LakeFS could not read: not found"
+        raise FileNotFoundError(f"not found {CODE}\n\nDebug source:\nNotFound {{ path: x }}")
+    assert str(caught.value) == f"LakeFS could not read: 404 not found {CODE}"
 
 
 def test_a_local_file_that_is_missing_is_no_answer_of_lakefs(tmp_path: Path) -> None:
@@ -103,4 +118,4 @@ def test_a_local_file_that_is_missing_is_no_answer_of_lakefs(tmp_path: Path) -> 
 
 
 def test_a_long_answer_is_shortened() -> None:
-    assert len(str(from_status("list", 500, b"x" * 10_000))) < 400
+    assert len(str(from_answer("list", Answer(500, b"x" * 10_000), changes=False))) < 400

@@ -1,0 +1,249 @@
+"""Conductor's REST API: one bounded request per call, every answer validated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from perago.conductor.errors import from_answer, translated
+from perago.connections import ConductorConnection
+from perago.errors import BackendRefusedError, NotFoundError
+from perago.http_client import Answer, HttpClient
+from perago.http_errors import parse_deep_json
+from perago.retry import retrying_unsent
+
+Parsed = TypeVar("Parsed")
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+# How servers with access keys say that a token must be fetched anew, besides 401.
+_DEAD_TOKEN = (b"EXPIRED_TOKEN", b"INVALID_TOKEN")
+
+_Id = Annotated[str, StringConstraints(min_length=1)]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Message(BaseModel):
+    """A part of an answer: the fields that are used, which must have their types."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, strict=True, frozen=True, hide_input_in_errors=True
+    )
+
+
+class TaskMessage(_Message):
+    """A task, as polls and reads answer it."""
+
+    task_id: _Id
+    workflow_instance_id: _Id
+    status: Annotated[str, StringConstraints(pattern=r"^[A-Z_]+$")]
+    reference_task_name: _Id
+    task_type: _Id
+    task_def_name: str | None = None
+    workflow_type: str | None = None
+    worker_id: str | None = None
+    retried_task_id: str | None = None
+    reason_for_incompletion: str | None = None
+    retry_count: _Count = 0
+    seq: _Count = 0
+    iteration: _Count = 0
+    scheduled_time: _Count = 0
+    response_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    input_data: dict[str, Any] | None = None
+
+
+class WorkflowMessage(_Message):
+    """A workflow without its tasks."""
+
+    workflow_id: _Id
+    status: _Id
+    end_time: _Count | None = None
+
+
+class _TokenMessage(_Message):
+    # Sent as a header: visible ASCII only.
+    token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
+
+
+TASK = TypeAdapter(TaskMessage)
+# One task is asked for; another one would be claimed and never run.
+TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
+WORKFLOW = TypeAdapter(WorkflowMessage)
+SIZES = TypeAdapter(dict[str, int])
+TASKDEF = TypeAdapter(dict[str, Any])
+_TOKEN = TypeAdapter(_TokenMessage)
+
+
+def parsed(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
+    """Return a reader of bodies that hold ``kind`` as JSON; they may hold an input of any depth."""
+    return lambda body: kind.validate_python(parse_deep_json(body))
+
+
+def nothing(body: bytes) -> None:
+    """Read the body of an answer that has none; a page is no such answer."""
+    if body.strip():
+        raise ValueError("the answer has a body where there is none")
+
+
+def exactly(text: str) -> Callable[[bytes], None]:
+    """Return a reader of bodies that must be ``text``, plain or as JSON."""
+
+    def read(body: bytes) -> None:
+        if body.strip() not in {text.encode(), json.dumps(text).encode()}:
+            raise ValueError("the answer does not name what was asked for")
+
+    return read
+
+
+class ConductorApi:
+    """Sends requests with our timeouts, and with a token where keys are set. Thread-safe."""
+
+    def __init__(self, connection: ConductorConnection) -> None:
+        self._connection = connection
+        self._http = HttpClient(connection.api, connect_timeout=connection.connect_timeout)
+        self._lock = Lock()
+        self._token: str | None = None
+        self._has_tokens = bool(connection.auth_key and connection.auth_secret)
+
+    def close(self) -> None:
+        """Close the connections; nothing can be asked afterwards."""
+        self._http.close()
+
+    def get(
+        self,
+        what: str,
+        path: str,
+        read: Callable[[bytes], Parsed],
+        query: Mapping[str, Any] | None = None,
+        *,
+        changes: bool = False,
+        extra_seconds: float = 0.0,
+    ) -> Parsed | None:
+        """Send a GET request; None for an answer that says "nothing there" (204)."""
+        with translated(what, changes=changes):
+            answer = self._send(what, "GET", path, {}, query=query, extra_seconds=extra_seconds)
+            return None if self._is_empty(what, answer, changes=changes) else read(answer.body)
+
+    def change(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: Any,
+        read: Callable[[bytes], None],
+        *,
+        unsent_seconds: float = 0.0,
+    ) -> None:
+        """Send a change: text as it is, anything else as JSON.
+
+        For ``unsent_seconds`` it is retried as long as it was not sent at all.
+        """
+        with translated(what, changes=True):
+            content, kind = _encoded(what, body)
+            headers = {"Content-Type": kind}
+            retrier = retrying_unsent(unsent_seconds)
+            answer = retrier(self._send, what, method, path, headers, content)
+            if not self._is_empty(what, answer, changes=True):
+                read(answer.body)
+
+    def _is_empty(self, what: str, answer: Answer, *, changes: bool) -> bool:
+        if answer.status not in {200, 204}:
+            raise from_answer(what, answer, changes=changes, secrets=self._secrets())
+        return answer.status == 204
+
+    def _send(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        content: bytes | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        extra_seconds: float = 0.0,
+    ) -> Answer:
+        """Send one request; once more, with a new token, if the server knows the old one no more.
+
+        A server that refuses a token has not carried out the request.
+        """
+        headers = {"Accept": f"{_JSON}, text/plain", **headers}
+        seconds = self._seconds + extra_seconds
+
+        def send(token: str | None) -> Answer:
+            sent = {**headers, "X-Authorization": token} if token else headers
+            return self._http.request(
+                method, path, seconds=seconds, query=query, headers=sent, content=content
+            )
+
+        token = self._current_token(what)
+        answer = send(token)
+        if token is not None and _refuses_token(answer):
+            answer = send(self._current_token(what, refused=token))
+        return answer
+
+    @property
+    def _seconds(self) -> float:
+        return self._connection.connect_timeout + self._connection.read_timeout
+
+    def _current_token(self, what: str, refused: str | None = None) -> str | None:
+        """Return the token, fetched if there is none or if it is the refused one."""
+        with self._lock:
+            if self._has_tokens and self._token in {None, refused}:
+                try:
+                    # Nothing of the request itself has been sent yet: no change can be lost.
+                    with translated(what):
+                        self._token = self._fetch_token(what)
+                except NotFoundError:
+                    self._has_tokens = False  # a Conductor without access keys
+            return self._token if self._has_tokens else None
+
+    def _fetch_token(self, what: str) -> str:
+        secret = self._connection.auth_secret
+        keys = {
+            "keyId": self._connection.auth_key,
+            "keySecret": secret.get_secret_value() if secret else "",
+        }
+        headers = {"Accept": _JSON, "Content-Type": _JSON}
+        answer = self._http.request(
+            "POST",
+            "/token",
+            seconds=self._seconds,
+            headers=headers,
+            content=json.dumps(keys).encode(),
+        )
+        if answer.status != 200:
+            step = f"get a token to {what}"
+            raise from_answer(step, answer, changes=False, secrets=self._secrets())
+        return parsed(_TOKEN)(answer.body).token
+
+    def _secrets(self) -> list[str]:
+        secret = self._connection.auth_secret
+        return [text for text in (self._token, secret and secret.get_secret_value()) if text]
+
+
+def segment(text: str) -> str:
+    """Quote a name as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _refuses_token(answer: Answer) -> bool:
+    if answer.status == 403:
+        return any(sign in answer.body for sign in _DEAD_TOKEN)
+    return answer.status == 401
+
+
+def _encoded(what: str, body: Any) -> tuple[bytes, str]:
+    if isinstance(body, str):
+        return body.encode("utf-8", "replace"), _TEXT
+    try:
+        return json.dumps(body, allow_nan=False).encode(), _JSON
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
+        raise BackendRefusedError(
+            f"Conductor could not {what}: it cannot be written as JSON: {reason}"
+        ) from None

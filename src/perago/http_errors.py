@@ -1,0 +1,136 @@
+"""Say which error a request ended with, the same way for every server.
+
+What is not an answer of the server (a page, another status, a body that does not fit) says nothing
+about the state of the server: it is an outage, and a lost reply if a change was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendRefusedError,
+    BackendUnavailableError,
+    ConflictError,
+    LostReplyError,
+    NotFoundError,
+    PreconditionError,
+)
+from perago.http_client import RequestError
+from perago.text import MASK, shorten_line
+
+MAX_TEXT = 300
+_BY_STATUS: dict[int, type[BackendError]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    412: PreconditionError,
+}
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# Python parses fewer than 1000 levels, less what is on the stack.
+_DEEPEST = 500
+# The request is too large: also a proxy that says so has not passed it on.
+_NOT_PASSED_ON = {411, 413, 414, 431}
+
+
+def from_status(
+    server: str, what: str, status: int, text: str, *, is_answer: bool, changes: bool
+) -> BackendError:
+    """Build the error for a status; ``is_answer`` if the body has the server's own shape."""
+    message = f"{server} could not {what}: {status} {shorten_line(text, MAX_TEXT)}".rstrip()
+    if status in {401, 403}:
+        return BackendDeniedError(message)
+    if status == 429:
+        return BackendUnavailableError(message)
+    if status in _NOT_PASSED_ON:
+        return BackendRefusedError(message)
+    if 400 <= status < 500 and is_answer:
+        return _BY_STATUS.get(status, BackendRefusedError)(message)
+    if status < 500:
+        return _not_the_server(server, what, f"{status} {text}", changes=changes)
+    return outage(message, changes=changes)
+
+
+def from_request(server: str, what: str, error: RequestError, *, changes: bool) -> BackendError:
+    """Build the error for a request without an answer."""
+    text = shorten_line(str(error), MAX_TEXT)
+    return outage(f"{server} did not answer to {what}: {text}", changes=changes and error.sent)
+
+
+def from_unreadable(server: str, what: str, error: Exception, *, changes: bool) -> BackendError:
+    """Build the error for an answer that was cut off or that the server did not write."""
+    return _not_the_server(server, what, _reason(error), changes=changes)
+
+
+def outage(message: str, *, changes: bool, hint: str | None = None) -> BackendUnavailableError:
+    """Build the error for a missing answer: the change that was asked for may have been made."""
+    kind = LostReplyError if changes else BackendUnavailableError
+    return kind(message, hint=hint)
+
+
+def _not_the_server(server: str, what: str, text: str, *, changes: bool) -> BackendError:
+    return outage(
+        f"what answered to {what} is not {server}: {shorten_line(text, MAX_TEXT)}",
+        changes=changes,
+        hint=f"Check that {server}'s address in the settings is its own, and what is before it.",
+    )
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Mask secrets in a text that a server wrote; it may repeat what it was sent."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse JSON; raises ``ValueError`` for everything that is none."""
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("the answer is nested too deeply") from None
+    except ValueError:
+        raise ValueError("the answer is not JSON") from None
+
+
+def parse_deep_json(body: bytes) -> Any:
+    """Parse JSON that is nested more deeply than Python can parse, with nulls at the bottom.
+
+    A task whose input is too deep must be delivered, so that its attempt can fail with a reason:
+    what is cut off is deeper than any input that is accepted.
+    """
+    try:
+        return json.loads(body)
+    except RecursionError:
+        return parse_json(_cut(body))
+    except ValueError:
+        raise ValueError("the answer is not JSON") from None
+
+
+def _cut(body: bytes) -> bytes:
+    """Put null in the place of every array and object below the deepest level that is kept."""
+    kept, depth, start = [], 0, 0
+    for token in _TOKEN.finditer(body):
+        if token[0] in b"[{":
+            depth += 1
+            if depth == _DEEPEST + 1:
+                kept += [body[start : token.start()], b"null"]
+        elif token[0] in b"]}":
+            depth -= 1
+            if depth == _DEEPEST:
+                start = token.end()
+    return b"".join([*kept, body[start:]]) if depth == 0 else b""
+
+
+def _reason(error: Exception) -> str:
+    """Describe why an answer does not fit, without the values in it."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+    return str(error) if isinstance(error, ValueError) else type(error).__name__

@@ -1,0 +1,350 @@
+"""LakeFS's REST API: bounded requests, every answer validated."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from tenacity import Retrying
+
+from perago.connections import LakeFSConnection
+from perago.errors import BackendUnavailableError
+from perago.http_client import HttpClient
+from perago.http_errors import parse_json
+from perago.lakefs.errors import from_answer, translated
+from perago.retry import UNSENT_SECONDS, retry_change, retrying_unsent
+
+Parsed = TypeVar("Parsed")
+Entry = TypeVar("Entry")
+Reader = Callable[[bytes], Parsed]
+Body = bytes | Path | Mapping[str, Any] | None
+
+_JSON = "application/json"
+_PAGE = 1000
+_CONNECTIONS = 32
+# The slowest upload of one object through the API that is waited for, in bytes per second.
+_SLOWEST = 64 << 10
+_COMMIT_ID = re.compile(rb'^"?[0-9a-f]{8,}"?$')
+
+_Id = Annotated[str, StringConstraints(min_length=1)]
+_Size = Annotated[int, Field(ge=0)]
+
+
+class Message(BaseModel):
+    """A part of an answer: the fields that are used, which must have their types."""
+
+    model_config = ConfigDict(strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class CommitMessage(Message):
+    id: _Id
+    parents: list[_Id]
+    # Bounded by the years that a datetime can hold.
+    creation_date: Annotated[int, Field(ge=0, lt=1 << 37)]
+    committer: str = ""
+    message: str = ""
+    metadata: dict[str, str] | None = None
+
+
+class RefMessage(Message):
+    id: _Id
+    commit_id: _Id
+
+
+class RepositoryMessage(Message):
+    id: _Id
+    default_branch: _Id
+
+
+class MergeMessage(Message):
+    reference: _Id
+
+
+class ObjectMessage(Message):
+    path: str
+    path_type: Literal["object", "common_prefix"]
+    size_bytes: _Size | None = None
+    content_type: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class ChangeMessage(Message):
+    path: str
+    type: Literal["added", "changed", "removed"]
+    size_bytes: _Size | None = None
+
+
+class RunMessage(Message):
+    run_id: _Id
+
+
+class _Failure(Message):
+    status_code: int
+    message: str
+
+
+class DeletionMessage(Message):
+    errors: list[_Failure] | None
+
+
+class _User(Message):
+    id: _Id
+
+
+class UserMessage(Message):
+    user: _User
+
+
+class _Pagination(Message):
+    has_more: bool
+    next_offset: str = ""
+
+
+class Page(Message, Generic[Entry]):
+    results: list[Entry]
+    pagination: _Pagination
+
+
+COMMIT = TypeAdapter(CommitMessage)
+REF = TypeAdapter(RefMessage)
+REPOSITORY = TypeAdapter(RepositoryMessage)
+MERGE = TypeAdapter(MergeMessage)
+STAT = TypeAdapter(ObjectMessage)
+DELETION = TypeAdapter(DeletionMessage)
+USER = TypeAdapter(UserMessage)
+REFS = TypeAdapter(Page[RefMessage])
+REPOSITORIES = TypeAdapter(Page[RepositoryMessage])
+OBJECTS = TypeAdapter(Page[ObjectMessage])
+CHANGES = TypeAdapter(Page[ChangeMessage])
+RUNS = TypeAdapter(Page[RunMessage])
+
+
+def parsed(kind: TypeAdapter[Parsed]) -> Reader[Parsed]:
+    """Return a reader of bodies that hold ``kind`` as JSON."""
+    return lambda body: kind.validate_python(parse_json(body))
+
+
+def nothing(body: bytes) -> None:
+    """Read the body of an answer that has none; a page is no such answer."""
+    if body.strip():
+        raise ValueError("the answer has a body where there is none")
+
+
+def commit_id(body: bytes) -> None:
+    """Read the body of an answer that is the id of a commit."""
+    if not _COMMIT_ID.match(body.strip()):
+        raise ValueError("the answer is not the id of a commit")
+
+
+def at_path(*segments: str) -> str:
+    """Build the path of a resource, each segment quoted."""
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request(Generic[Parsed]):
+    """A request, and how its answer is read."""
+
+    what: str
+    method: str
+    path: str
+    read: Reader[Parsed]
+    statuses: tuple[int, ...]
+    seconds: float
+    changes: bool
+    query: Mapping[str, Any] | None = None
+    body: Body = None
+    headers: Mapping[str, str] | None = None
+
+
+class LakeFSApi:
+    """Sends requests with our timeouts and credentials. Thread-safe."""
+
+    def __init__(self, connection: LakeFSConnection) -> None:
+        self._connection = connection
+        secret = connection.secret_access_key.get_secret_value()
+        pair = base64.b64encode(f"{connection.access_key_id}:{secret}".encode()).decode()
+        self._headers = {"Accept": f"{_JSON}, */*", "Authorization": f"Basic {pair}"}
+        self._secrets = (pair, secret)
+        authorities = connection.authorities
+        self._http = HttpClient(
+            connection.api,
+            connect_timeout=connection.connect_timeout,
+            pem=authorities.pem if authorities else None,
+            connections=_CONNECTIONS,
+        )
+        self.seconds = connection.connect_timeout + connection.read_timeout
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def get(
+        self,
+        what: str,
+        path: str,
+        read: Reader[Parsed],
+        query: Mapping[str, Any] | None = None,
+        *,
+        retrier: Retrying,
+        headers: Mapping[str, str] | None = None,
+        status: int = 200,
+        seconds: float | None = None,
+    ) -> Parsed:
+        """Read something, with retries."""
+        request = _Request(
+            what=what,
+            method="GET",
+            path=path,
+            read=read,
+            statuses=(status,),
+            seconds=seconds or self.seconds,
+            changes=False,
+            query=query,
+            headers=headers,
+        )
+        return retrier(lambda: self._translated_exchange(request))
+
+    def pages(
+        self,
+        what: str,
+        path: str,
+        kind: TypeAdapter[Page[Entry]],
+        query: Mapping[str, Any] | None = None,
+        *,
+        retrier: Callable[[], Retrying],
+    ) -> Iterator[Entry]:
+        """Read a list, page by page; every page is retried by itself."""
+        after = ""
+        while True:
+            fields = {**(query or {}), "after": after, "amount": _PAGE}
+            page = self.get(what, path, parsed(kind), fields, retrier=retrier())
+            yield from page.results
+            if not page.pagination.has_more:
+                return
+            # A server that repeats a page would be listed for ever.
+            if _key(page.pagination.next_offset) <= _key(after):
+                raise BackendUnavailableError(f"LakeFS could not {what}: it repeats a page")
+            after = page.pagination.next_offset
+
+    def has_any(
+        self,
+        what: str,
+        path: str,
+        kind: TypeAdapter[Page[Entry]],
+        query: Mapping[str, Any] | None = None,
+        *,
+        retrier: Retrying,
+    ) -> bool:
+        """Return whether a list has an entry."""
+        fields = {**(query or {}), "amount": 1}
+        return bool(self.get(what, path, parsed(kind), fields, retrier=retrier).results)
+
+    def change(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        read: Reader[Parsed],
+        *,
+        status: int | tuple[int, ...],
+        retrier: Retrying,
+        query: Mapping[str, Any] | None = None,
+        body: Body = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> Parsed:
+        """Send an idempotent change, with retries."""
+        request = _Request(
+            what=what,
+            method=method,
+            path=path,
+            read=read,
+            statuses=status if isinstance(status, tuple) else (status,),
+            seconds=seconds or self.seconds,
+            changes=True,
+            query=query,
+            body=body,
+            headers=headers,
+        )
+        return retry_change(retrier, lambda: self._translated_exchange(request))
+
+    def change_once(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        read: Reader[Parsed],
+        *,
+        status: int,
+        query: Mapping[str, Any] | None = None,
+        body: Body = None,
+        seconds: float | None = None,
+    ) -> Parsed:
+        """Send a change that must not be repeated; retried only as long as it cannot be sent."""
+        request = _Request(
+            what=what,
+            method=method,
+            path=path,
+            read=read,
+            statuses=(status,),
+            seconds=seconds or self.seconds,
+            changes=True,
+            query=query,
+            body=body,
+        )
+        ends = time.monotonic() + request.seconds
+
+        def send() -> Parsed:
+            left = max(ends - time.monotonic(), 0.0)
+            return self._exchange(replace(request, seconds=left))
+
+        with translated(what, changes=True):
+            return retrying_unsent(min(UNSENT_SECONDS, request.seconds))(send)
+
+    def _translated_exchange(self, request: _Request[Parsed]) -> Parsed:
+        with translated(request.what, changes=request.changes):
+            return self._exchange(request)
+
+    def _exchange(self, request: _Request[Parsed]) -> Parsed:
+        headers = {**self._headers, **(request.headers or {})}
+        seconds = request.seconds
+        with ExitStack() as held:
+            content: bytes | BinaryIO | None
+            if isinstance(request.body, Path):
+                # Opened for each try: a failed one has moved the file's position.
+                content = held.enter_context(request.body.open("rb"))
+                size = request.body.stat().st_size
+                headers["Content-Length"] = str(size)
+                seconds += size / _SLOWEST
+            elif isinstance(request.body, Mapping):
+                content = json.dumps(request.body).encode()
+                headers["Content-Type"] = _JSON
+            else:
+                content = request.body or (None if request.method == "GET" else b"")
+            answer = self._http.request(
+                request.method,
+                request.path,
+                seconds=seconds,
+                query=request.query,
+                headers=headers,
+                content=content,
+            )
+        if answer.status in request.statuses:
+            return request.read(answer.body)
+        if 200 <= answer.status < 300:
+            raise ValueError(f"the answer has status {answer.status}, which does not belong here")
+        raise from_answer(request.what, answer, changes=request.changes, secrets=self._secrets)
+
+
+def _key(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

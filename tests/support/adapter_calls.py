@@ -1,0 +1,161 @@
+"""Every method of the adapters, callable with made-up arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from perago.conductor.client import ConductorAttempts
+from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.connections import ConductorConnection, LakeFSConnection
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.garbage import LakeFSGarbage
+from perago.lakefs.objects import LakeFSObjects
+from perago.protocol.identity import Attempt, Claim
+from perago.protocol.outcome import Completed
+from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from support.garbage_server import answer
+
+ID = "a" * 64
+SECRET = "lakefs-secret-7a1f"
+_STAGING = StagingBranch("repo", "staging")
+_COMMIT = Commit(ID, ("b" * 64,), {}, created=datetime.now(tz=UTC))
+_CLAIM = Claim(Attempt("workflow", "task", 0, "step"), "token")
+_REF = answer("200 OK", json.dumps({"id": "name", "commit_id": ID}).encode())
+
+
+@dataclass(frozen=True)
+class Call:
+    """One method: what it does to the server, and the good answers on the way to its own."""
+
+    make: Callable[[Any], object]
+    changes: bool = False
+    good: tuple[tuple[str, bytes], ...] = ()
+
+
+def lakefs(url: str) -> LakeFSConnection:
+    return LakeFSConnection(
+        url, "key", SecretStr(SECRET), connect_timeout=0.2, read_timeout=0.2, retry_seconds=0.1
+    )
+
+
+def conductor(url: str, **credentials: Any) -> ConductorConnection:
+    return ConductorConnection(url, connect_timeout=0.2, read_timeout=0.2, **credentials)
+
+
+def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], object]:
+    def write(objects: LakeFSObjects) -> None:
+        objects.write(
+            "repo",
+            "staging",
+            key,
+            Path(__file__),
+            content_type="text/plain",
+            metadata=metadata or {},
+        )
+
+    return write
+
+
+CONTROL: dict[str, Call] = {
+    "check_access": Call(lambda lake: lake.check_access()),
+    "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
+    "get_head": Call(lambda lake: lake.get_head("repo", "main")),
+    "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
+    "changes_actions": Call(lambda lake: lake.changes_actions("repo", _COMMIT)),
+    "has_fence": Call(lambda lake: lake.has_fence("repo", ID)),
+    "read_fence": Call(lambda lake: lake.read_fence("repo", ID)),
+    "default_branch": Call(lambda lake: lake.default_branch("repo")),
+    "write_small": Call(lambda lake: lake.write_small(_STAGING, "path", b"x"), changes=True),
+    "has_action_runs": Call(lambda lake: lake.has_action_runs("repo", "main")),
+    "create_branch": Call(lambda lake: lake.create_branch(_STAGING, ID), changes=True),
+    "delete_branch": Call(lambda lake: lake.delete_branch(_STAGING), changes=True),
+    "commit": Call(lambda lake: lake.commit(_STAGING, "message", {}), changes=True),
+    "merge": Call(
+        lambda lake: lake.merge(
+            StagedWorkspace("repo", "staging", ID), "main", message="m", metadata={}, timeout=0.4
+        ),
+        changes=True,
+    ),
+    "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
+    "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
+    "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
+    "is_same": Call(lambda lake: lake.is_same("repo", ID, "b" * 64)),
+    "tag": Call(lambda lake: lake.tag("repo", "tag", ID), changes=True),
+}
+
+OBJECTS: dict[str, Call] = {
+    "check_gateway": Call(lambda objects: objects.check_gateway()),
+    "list": Call(lambda objects: list(objects.list("repo", ID, ""))),
+    "level": Call(lambda objects: list(objects.level("repo", ID, ""))),
+    "uncommitted": Call(lambda objects: list(objects.uncommitted(_STAGING))),
+    "changes": Call(lambda objects: list(objects.changes("repo", ID, "b" * 64))),
+    "read": Call(lambda objects: list(objects.read("repo", ID, "key", 7))),
+    "read (in pieces)": Call(lambda objects: list(objects.read("repo", ID, "key", 20 << 20))),
+    "read (by API)": Call(lambda objects: list(objects.read("repo", ID, "key/", 7))),
+    "write": Call(_write("key"), changes=True),
+    "write (by API)": Call(_write("key/"), changes=True),
+    "write (metadata)": Call(
+        _write("key/", {"a": "b"}),
+        changes=True,
+        good=(
+            (
+                "POST /api/v1/repositories/repo/branches/staging/objects?",
+                answer("201 Created", b'{"path": "key/", "path_type": "object"}'),
+            ),
+        ),
+    ),
+    "delete": Call(lambda objects: objects.delete("repo", "staging", ["key"]), changes=True),
+}
+
+GARBAGE: dict[str, Call] = {
+    "repositories": Call(lambda garbage: garbage.repositories()),
+    "branches": Call(lambda garbage: list(garbage.branches("repo"))),
+    "tags": Call(lambda garbage: list(garbage.tags("repo"))),
+    "create_tag": Call(lambda garbage: garbage.create_tag("repo", "name", ID), changes=True),
+    "delete_branch": Call(
+        lambda garbage: garbage.delete_branch("repo", "name", ID),
+        changes=True,
+        good=(("GET /api/v1/repositories/repo/branches/name ", _REF),),
+    ),
+    "delete_tag": Call(
+        lambda garbage: garbage.delete_tag("repo", "name", ID),
+        changes=True,
+        good=(("GET /api/v1/repositories/repo/tags/name ", _REF),),
+    ),
+}
+
+ATTEMPTS: dict[str, Call] = {
+    "poll": Call(lambda attempts: attempts.poll("type", "token"), changes=True),
+    "read": Call(lambda attempts: attempts.read("task")),
+    "renew": Call(lambda attempts: attempts.renew(_CLAIM), changes=True),
+    "complete": Call(
+        lambda attempts: attempts.complete(_CLAIM, Completed({"n": 1}), ["line"]), changes=True
+    ),
+    "log": Call(lambda attempts: attempts.log("task", "text"), changes=True),
+    "hand_back": Call(lambda attempts: attempts.hand_back(_CLAIM), changes=True),
+    "has_ended_before": Call(lambda attempts: attempts.has_ended_before("workflow")),
+    "assert_answers": Call(lambda attempts: attempts.assert_answers()),
+    "find_waiting": Call(lambda attempts: attempts.find_waiting(["task"])),
+}
+
+TASKDEFS: dict[str, Call] = {
+    "get": Call(lambda taskdefs: taskdefs.get("name")),
+    "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
+    "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
+}
+
+ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
+    LakeFSControl: (lambda url: closing(LakeFSControl(lakefs(url))), CONTROL),
+    LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
+    LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
+    ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
+    ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
+}

@@ -1,0 +1,59 @@
+"""Whatever answers in the place of a server, an adapter raises its own errors, and soon."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tenacity import wait_none
+
+from perago import retry
+from perago.errors import BackendUnavailableError, LostReplyError
+from perago.lakefs import control
+from support.adapter_calls import ADAPTERS, Call
+from support.garbage_server import GARBAGE, GarbageServer
+
+# Two or three tries of less than a second each, on a machine that is busy with other tests.
+_SECONDS = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_WAIT", wait_none())
+    monkeypatch.setattr(control, "_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(control, "_CLEANUP_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(control, "_CLEANUP_SECONDS", 0.4)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
+    methods = {name for name, _ in inspect.getmembers(adapter, inspect.isfunction)}
+    tried = {name.partition(" ")[0] for name in ADAPTERS[adapter][1]}
+    assert {name for name in methods if not name.startswith("_")} - {"close"} == tried
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(adapter: type, kind: str) -> None:
+    opened, calls = ADAPTERS[adapter]
+
+    def attempt(call: Call) -> tuple[object, float]:
+        with GarbageServer(GARBAGE[kind], dict(call.good)) as server, opened(server.url) as client:
+            began = time.monotonic()
+            try:
+                outcome: object = call.make(client)
+            except Exception as error:  # noqa: BLE001  its type is what is looked at
+                outcome = type(error)
+            return outcome, time.monotonic() - began
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        results = dict(zip(calls, pool.map(attempt, calls.values()), strict=True))
+    outcomes = {name: outcome for name, (outcome, _) in results.items()}
+    expected = {
+        name: LostReplyError if call.changes else BackendUnavailableError
+        for name, call in calls.items()
+    }
+    assert outcomes == expected
+    assert max(seconds for _, seconds in results.values()) < _SECONDS
