@@ -59,7 +59,7 @@ def upstream() -> Iterator[Upstream]:
             if not empty and self.command != "HEAD":
                 self.wfile.write(BODY)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
