@@ -92,5 +92,10 @@ def test_a_fault_at_any_call_harms_nothing_and_the_retry_completes(
     runner: Runner, calls: Calls, kind: Kind, server: ServerName, turn: int
 ) -> None:
     fault = faults(kind)[turn]
-    runner.run([cell for cell in cells(kind, calls(kind)) if cell.fault == fault
-                and cell.call.server == server])
+    runner.run(
+        [
+            cell
+            for cell in cells(kind, calls(kind))
+            if cell.fault == fault and cell.call.server == server
+        ]
+    )

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,7 +61,8 @@ class Boundary:
 
 
 def _both(*args: Any, **kwargs: Any) -> tuple[Boundary, Boundary]:
-    return Boundary(*args, **kwargs), Boundary(*args, **kwargs, after=True)
+    before = Boundary(*args, **kwargs)
+    return before, replace(before, after=True)
 
 
 BOUNDARIES: tuple[Boundary, ...] = (
@@ -128,12 +129,9 @@ class CrashSite:
         worker = self.worker or self.start_worker()
         workflow = self._hold(worker, boundary, branch, signs)
         killed_at = time.monotonic()
-        # Once the supervisor is gone, so is what it held.
+        self._kill(worker, victim)
         if boundary.by_supervisor and victim == "executor":
-            self._kill(worker, victim)
-            self._release()
-        else:
-            self._kill(worker, victim)
+            self._release()  # the supervisor lives and waits for its own request
         if worker.has_ended():
             self.start_worker()
         (signs / "go").touch()
@@ -167,9 +165,7 @@ class CrashSite:
         held = None
         if not in_body:
             proxy = self.proxies[boundary.server]
-            held = proxy.inject(
-                boundary.method, boundary.path, boundary.fault, nth=boundary.nth
-            )
+            held = proxy.inject(boundary.method, boundary.path, boundary.fault, nth=boundary.nth)
         workflow = self._start(branch, str(signs) if in_body else "")
         if held is None:
             until(lambda: (signs / "in-body").exists(), "the body to begin")
@@ -206,19 +202,11 @@ class CrashSite:
     def _judge(self, workflow: str, branch: str, *, late_branch: bool) -> list[str]:
         world = self.site.world
         target = Target(world.repository, branch, world.ref)
-        kept = self._empty_branches(workflow) if late_branch else []
+        kept: list[str] = []
+        if late_branch:  # created after its execution had ended: it holds nothing
+            kept = self.inspector.unused_branches(world.repository, workflow, world.ref)
         check = Contents(self.site.servers).check_tree
         return self.inspector.violations(workflow, target, check, kept=kept)
-
-    def _empty_branches(self, workflow: str) -> list[str]:
-        """A branch that was created after its execution had ended: nothing refers to it."""
-        world = self.site.world
-        names = self.inspector.staging_branches(world.repository, workflow)
-        return [
-            name
-            for name in names
-            if self.inspector.head(Target(world.repository, name, "")) == world.ref
-        ]
 
 
 def _runs(pid: int) -> bool:
@@ -233,13 +221,11 @@ def crash_site(
 ) -> Iterator[CrashSite]:
     """A site of its own; no worker of it outlives the block."""
     with ExitStack() as closing:
-        lakefs = closing.enter_context(FaultProxy(endpoints.lakefs.endpoint))
-        conductor = closing.enter_context(FaultProxy(endpoints.conductor.server_url))
-        gates = [
-            closing.enter_context(gate_before(url))
-            for url in (endpoints.lakefs.endpoint, endpoints.conductor.server_url)
-        ]
-        site = WorkerSite(servers, folder, *gates, targets=("proof_bodies",))
+        urls = (endpoints.lakefs.endpoint, endpoints.conductor.server_url)
+        lakefs, conductor = (closing.enter_context(FaultProxy(url)) for url in urls)
+        # A site has gates as well; the workers' addresses are those of the proxies.
+        gates = [closing.enter_context(gate_before(url)) for url in urls]
+        site = WorkerSite(servers, folder, gates[0], gates[1], targets=("proof_bodies",))
         try:
             yield CrashSite(site, {"lakefs": lakefs, "conductor": conductor}, fence, recovery)
         finally:
@@ -247,6 +233,8 @@ def crash_site(
                 worker.end_all()
 
 
-def run_chain(place: CrashSite, victim: Victim, boundaries: Sequence[Boundary]) -> list[CrashResult]:
+def run_chain(
+    place: CrashSite, victim: Victim, boundaries: Sequence[Boundary]
+) -> list[CrashResult]:
     """Run cells one after the other: the worker that recovers one is the next one's victim."""
     return [place.run(victim, boundary) for boundary in boundaries]

@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -246,14 +246,25 @@ class Scene:
             for event in world.events
             if event.action in {"staging_branch_kept", "staging_cleanup_failed"}
         }
+        if self._has_late_creation():
+            kept |= set(self.inspector.unused_branches(world.repository, workflow, world.ref))
         wrong = self.inspector.violations(workflow, target, check, kept=kept)
         left = list(world.root.iterdir()) if world.root.exists() else []
         wrong += [f"folder {folder.name} is left" for folder in left]
         pending = [item for proxy in self.proxies.values() for item in proxy.pending]
         return wrong + [f"the fault at {item.path} never happened" for item in pending]
 
+    def _has_late_creation(self) -> bool:
+        """Whether LakeFS was asked for a staging branch after its execution had ended.
 
-MakeScene = Callable[[Kind], Any]
+        Nothing can prevent the branch then. It holds nothing, and nothing refers to it.
+        """
+        return any(
+            exchange.fault is not None
+            and (exchange.fault.kind, exchange.method) == ("late", "POST")
+            and exchange.path.endswith("/branches")
+            for exchange in self.proxies["lakefs"].exchanges
+        )
 
 
 @contextmanager

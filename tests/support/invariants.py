@@ -54,6 +54,11 @@ class Inspector:
                 return found
             after = page.pagination.next_offset
 
+    def unused_branches(self, repository: str, workflow_id: str, ref: str) -> list[str]:
+        """The staging branches of a workflow that are at the input: nothing was committed."""
+        names = self.staging_branches(repository, workflow_id)
+        return [name for name in names if self.head(Target(repository, name, ref)) == ref]
+
     def violations(
         self,
         workflow_id: str,
