@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from soak.chaos import Chaos
-from soak.findings import MATRICES, Findings, collect, read_matrix
+from soak.collecting import collect
+from soak.findings import MATRICES, Findings, read_matrix
 from soak.fleet import SLOTS, WORKERS, Fleet, fleet, retried
 from soak.report import write_report
 
@@ -65,13 +66,13 @@ def _options() -> argparse.Namespace:
 def _work(running: Fleet, chaos: Chaos, seconds: float, most: int) -> None:
     """Keep the fleet busy while things go wrong."""
     shown = 0.0
-    while running.now() < seconds and len(running.workflows) < most:
-        while len(running.unfinished()) < _IN_FLIGHT and len(running.workflows) < most:
+    while running.now() < seconds and len(running.started) < most:
+        while len(running.unfinished()) < _IN_FLIGHT and len(running.started) < most:
             retried(running.start_workflow)
         retried(running.look)
         if running.now() - shown > _SHOW_SECONDS:
             shown = running.now()
-            done = len(running.workflows) - len(running.unfinished())
+            done = len(running.started) - len(running.unfinished())
             _say(f"{shown / 60:.0f} min: {done} workflows done, {len(chaos.happened)} faults")
         time.sleep(_TICK_SECONDS)
 

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import psutil
 
 from perago.testing import HttpFault
+from soak.findings import Happened
 from soak.fleet import WORKERS, Fleet
 
 _PAUSE = (2.0, 6.0)
@@ -29,14 +29,6 @@ WEIGHTS = {
     "LakeFS restarted": 4,
     "Conductor restarted": 2,
 }
-
-
-@dataclass(frozen=True)
-class Happened:
-    """One fault, and when it began."""
-
-    at: float
-    kind: str
 
 
 def any_fault(chooser: random.Random) -> HttpFault:

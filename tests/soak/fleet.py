@@ -51,7 +51,7 @@ class Fleet:
     chooser: random.Random
     begun: float = field(default_factory=time.monotonic)
     workers: list[Worker] = field(default_factory=list)
-    workflows: list[Running] = field(default_factory=list)
+    started: list[Running] = field(default_factory=list)
     # Everything a worker did that it must not do.
     problems: list[str] = field(default_factory=list)
     pids: dict[int, float] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Fleet:
     def start_workflow(self) -> None:
         """Start one on a branch of its own; some have two steps."""
         world = self.site.world
-        branch = f"target-{len(self.workflows)}"
+        branch = f"target-{len(self.started)}"
         world.sdk.branches_api.create_branch(
             world.repository, {"name": branch, "source": world.ref}
         )
@@ -143,7 +143,7 @@ class Fleet:
         request = workflows.start_request(name, steps, domain=self.site.domain)
         answer = self.servers.http.post("/workflow", json=request).raise_for_status()
         target = Target(world.repository, branch, world.ref)
-        self.workflows.append(Running(answer.text, target, self.now()))
+        self.started.append(Running(answer.text, target, self.now()))
 
     def _step(self, reference: str, workspace: Any) -> workflows.Json:
         task = self.chooser.choice(["p_replace", "p_adopt"])
@@ -152,7 +152,7 @@ class Fleet:
         return workflows.simple_task(task, inputs, reference=reference)
 
     def unfinished(self) -> list[Running]:
-        return [running for running in self.workflows if running.ended is None]
+        return [running for running in self.started if running.ended is None]
 
     def look(self) -> None:
         """Let Conductor notice timeouts, and note the workflows that have ended."""
