@@ -68,7 +68,7 @@ soak: $(READY) ## Try every fault and crash, then a fleet of workers under fault
 	exit $$failed
 
 load: $(READY) ## Run ten thousand tasks: none lost, none run twice
-	PERAGO_LOAD_TASKS=10000 $(PYTEST) tests/integration/worker/test_load.py
+	PERAGO_LOAD_TASKS=10000 $(PYTEST) -m slow tests/integration/worker/test_load.py
 
 docs: $(READY) ## Render the pages to site/, and fail on a dead link
 	@$(BIN)/python docs/build.py

@@ -12,6 +12,7 @@ import pytest
 
 from perago import dev
 from perago.connections import LakeFSConnection
+from support.command_line import close_server
 from support.shared_stack import StackKeeper, ask_keeper
 
 # Imported by the fixtures themselves: they load both SDKs, which most tests do not need.
@@ -50,6 +51,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     }
     if marks and not session.config.option.collectonly and _ENDPOINTS not in os.environ:
         dev.obtain(spark="spark" in marks)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_end() -> Iterator[None]:
+    """End the process that runs commands before the coverage of all processes is put together."""
+    yield
+    close_server()
 
 
 def _endpoints(config: pytest.Config, *, spark: bool) -> dev.Endpoints:
@@ -145,10 +153,9 @@ def site(servers: Servers, endpoints: dev.Endpoints, tmp_path: Path) -> Iterator
 def worker_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This code as a zip, so that Spark's workers run it and not what is installed."""
     modules = tmp_path_factory.mktemp("modules") / "perago.zip"
-    home = Path(dev.__file__).parent
-    with zipfile.ZipFile(modules, "w") as bundle:
-        for file in home.rglob("*.py"):
-            bundle.write(file, file.relative_to(home.parent))
+    # Compiled: what comes as text from a zip is compiled anew in each of Spark's processes.
+    with zipfile.PyZipFile(str(modules), "w") as bundle:
+        bundle.writepy(str(Path(dev.__file__).parent))
     return modules
 
 

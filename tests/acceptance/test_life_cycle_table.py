@@ -145,7 +145,7 @@ def test_a_failing_step_reaches_conductor_and_nothing_else(world: RealWorld, row
 
 @pytest.mark.parametrize("ref", ["0" * 64, "main", "short"])
 def test_a_wrong_ref_is_noticed_before_the_body_runs(world: RealWorld, ref: str) -> None:
-    """Peer weakness 14: a short or wrong ref is noticed only after the body ran."""
+    """A wrong ref costs no run of the body."""
     ran: list[bool] = []
 
     def body(workspace: Path, params: Params) -> Result:
@@ -215,7 +215,7 @@ def test_a_workflow_terminated_during_staging_stops_at_the_second_fence(world: R
 
 
 def test_staging_that_fails_half_way_leaves_no_branch(world: RealWorld) -> None:
-    """Peer weakness 4: staging that fails half-way leaks its branch."""
+    """A branch that nobody needs any more is deleted also when staging fails half-way."""
 
     def fail() -> None:
         raise OSError("the disk went away")
@@ -299,5 +299,5 @@ def test_a_marker_object_at_the_root_of_the_projection_is_left_alone(world: Real
     assert sorted(seen) == ["a.txt", "sub"]
     expected = {**SEED, "data/.perago-attempt.json": "{}"}
     del expected["data/a.txt"]
-    assert world.tree() == expected
+    assert world.contents() == expected
     world.assert_tidy()

@@ -37,21 +37,21 @@ def complete(world: RealWorld, body: Body, workflow: str | None = None) -> str:
 
 def fail_fenced(world: RealWorld, body: Body, reason: str, workflow: str | None = None) -> None:
     """Run one attempt that must fail at the publish fence and leave the target alone."""
-    head, tree = world.history()[0], world.tree()
+    head, tree = world.history()[0], world.contents()
     workflow = workflow or world.start()
     outcome, _ = world.attempt(world.job(body))
     assert isinstance(outcome, Failed)
     assert outcome.reason.startswith("PublishFenceError: ")
     assert reason in outcome.reason
     assert world.tasks(workflow)[0]["status"] == "FAILED"
-    assert (world.history()[0], world.tree()) == (head, tree)
+    assert (world.history()[0], world.contents()) == (head, tree)
     world.assert_tidy()
 
 
 def test_at_the_input_a_change_is_merged_as_one_commit_on_it(world: RealWorld) -> None:
     ref = complete(world, write_new)
     assert world.history()[:2] == [ref, world.ref]
-    assert world.tree() == PUBLISHED
+    assert world.contents() == PUBLISHED
     commit = world.control.get_commit(world.repository, ref)
     assert commit.parents == (world.ref,)
     assert commit.metadata[EXPECTED_HEAD] == world.ref
@@ -67,7 +67,7 @@ def test_an_abandoned_publication_is_replaced(world: RealWorld) -> None:
     ref = complete(world, write_new, workflow)
     assert world.history()[:2] == [ref, world.ref]
     assert abandoned not in world.history()
-    assert world.tree() == PUBLISHED
+    assert world.contents() == PUBLISHED
     assert abandoned in world.tags().values()
 
 
@@ -119,13 +119,13 @@ def test_uncommitted_changes_on_an_abandoned_target_are_never_dropped(
     workflow, _ = world.abandon({"data/a.txt": "abandoned"})
     world.put("main", "data/precious.txt", "not committed")
     fail_fenced(world, body, "uncommitted changes", workflow)
-    assert world.tree()["data/precious.txt"] == "not committed"
+    assert world.contents()["data/precious.txt"] == "not committed"
 
 
 def test_uncommitted_changes_on_a_target_at_the_input_refuse_the_merge(world: RealWorld) -> None:
     world.put("main", "data/precious.txt", "not committed")
     fail_fenced(world, write_new, "uncommitted changes")
-    assert world.tree()["data/precious.txt"] == "not committed"
+    assert world.contents()["data/precious.txt"] == "not committed"
 
 
 def protect(world: RealWorld) -> None:
@@ -144,7 +144,7 @@ def protect(world: RealWorld) -> None:
 def test_a_protected_target_takes_the_merge(world: RealWorld) -> None:
     protect(world)
     complete(world, write_new)
-    assert world.tree() == PUBLISHED
+    assert world.contents() == PUBLISHED
 
 
 @BODIES
@@ -179,7 +179,7 @@ def test_by_head_state_a_persons_commit_is_replaced_but_kept_under_a_tag(world: 
     [(tag, commit)] = world.tags().items()
     assert commit == by_hand
     assert tag.startswith("perago-replaced-")
-    assert world.tree(by_hand)["data/a.txt"] == "by a person"
+    assert world.contents(by_hand)["data/a.txt"] == "by a person"
 
 
 @pytest.mark.parametrize("prefix", ["", "data"])
@@ -221,6 +221,6 @@ def test_with_the_hard_fence_a_publication_goes_through(world: RealWorld) -> Non
     world.policy = replace(world.policy, publish_fence="hard")
     world.install_fence()
     complete(world, write_new)
-    assert world.tree() == PUBLISHED
+    assert world.contents() == PUBLISHED
     keys = {o.key for o in world.objects.list(world.repository, "main", "")}
     assert ACTION_PATH in keys

@@ -16,8 +16,6 @@ from support.real_world import Interfering, Params, RealWorld, Result
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 RACERS = 8
-ROUNDS = 25
-SOFT_ROUNDS = 5
 
 
 def write_own_file(workspace: Path, params: Params) -> Result:
@@ -72,9 +70,12 @@ def _arrive(gate: threading.Barrier) -> None:
     gate.wait()
 
 
-def test_with_the_hard_fence_exactly_one_merge_lands_each_time(world: RealWorld) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(25, marks=pytest.mark.slow)])
+def test_with_the_hard_fence_exactly_one_merge_lands_each_time(
+    world: RealWorld, rounds: int
+) -> None:
     world.install_fence()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         result = race(world)
         assert len(result.completed) == 1
         assert result.errors == {"PublishFenceError": RACERS - 1}
@@ -83,10 +84,13 @@ def test_with_the_hard_fence_exactly_one_merge_lands_each_time(world: RealWorld)
     world.assert_tidy()
 
 
-def test_without_the_hook_merges_pile_up_and_the_read_back_detects_it(world: RealWorld) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_without_the_hook_merges_pile_up_and_the_read_back_detects_it(
+    world: RealWorld, rounds: int
+) -> None:
     """Why the fence is called soft: all passed the check, and LakeFS merges them on each other."""
     piled_up = 0
-    for _ in range(SOFT_ROUNDS):
+    for _ in range(rounds):
         result = race(world)
         landed = result.history.index(result.ref)
         mixed = result.errors["MixedPublicationError"]

@@ -116,7 +116,7 @@ def test_a_rerun_with_other_params_is_never_adopted(world: RealWorld) -> None:
     outcome, _ = world.attempt(world.job(write_new, recovery="adopt"))
     assert isinstance(outcome, Completed)
     assert outcome.output["result"] == {"note": "other"}
-    assert world.tree()["data/a.txt"] == "other"
+    assert world.contents()["data/a.txt"] == "other"
     assert world.history()[1] == world.ref
 
 
@@ -289,7 +289,7 @@ def test_a_merge_that_was_refused_did_not_land(world: RealWorld) -> None:
     outcome, _ = world.attempt(world.job(write_new), lake=lake)
     assert isinstance(outcome, Failed)
     assert outcome.reason.startswith("PublishFenceError: ")
-    assert world.tree() == {**SEED, "data/a.txt": "conflict"}
+    assert world.contents() == {**SEED, "data/a.txt": "conflict"}
     world.assert_tidy()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from perago import dev
 from perago.connections import LakeFSConnection
 from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
 from support.cluster import StandaloneCluster, standalone_cluster
-from support.command_line import RunPerago
+from support.command_line import Ended, RunPerago, run_perago
 from support.connect import Serve, connect_server
 
 
@@ -32,19 +30,15 @@ def environment(endpoints: dev.Endpoints, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def perago(environment: dict[str, str], tmp_path: Path) -> RunPerago:
+def perago(endpoints: dev.Endpoints, tmp_path: Path) -> RunPerago:
     """Run ``perago`` to its end."""
+    known = {
+        **endpoints.as_environment(),
+        "PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces"),
+    }
 
-    def run(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "perago", *args],
-            cwd=tmp_path,
-            env={**environment, **extra},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(*args: str, **extra: str) -> Ended:
+        return run_perago(*args, folder=tmp_path, extra={**known, **extra})
 
     return run
 

@@ -45,8 +45,8 @@ def claim_new(world: RealWorld) -> tuple[str, Delivery]:
 
 def items_of(perago: RunPerago, world: RealWorld, *args: str) -> dict[str, dict[str, Any]]:
     done = perago("gc", "--repository", world.repository, "--json", *args)
-    assert done.returncode == 0, done.stderr
-    return {item["name"]: item for item in json.loads(done.stdout)["items"]}
+    assert done.code == 0, done.err
+    return {item["name"]: item for item in json.loads(done.out)["items"]}
 
 
 def test_only_branches_of_attempts_that_are_over_are_deleted(
@@ -134,10 +134,10 @@ def test_the_text_says_what_would_go_and_why(world: RealWorld, perago: RunPerago
 
     done = perago("gc", "--repository", world.repository)
 
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"would delete: branch {branch} of {world.repository}: ")
-    assert "its attempt is over: COMPLETED; committed 0 hours ago" in done.stdout
-    assert "--yes" in done.stderr
+    assert done.code == 0
+    assert done.out.startswith(f"would delete: branch {branch} of {world.repository}: ")
+    assert "its attempt is over: COMPLETED; committed 0 hours ago" in done.out
+    assert "--yes" in done.err
 
 
 def test_without_a_repository_every_repository_is_looked_into(
@@ -146,8 +146,8 @@ def test_without_a_repository_every_repository_is_looked_into(
     _, delivery = claim_new(world)
     branch = stage(world, delivery)
     done = perago("gc", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["items"]
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["items"]
     assert (world.repository, branch) in {(item["repository"], item["name"]) for item in found}
 
 
@@ -163,9 +163,9 @@ def test_nothing_is_deleted_when_conductor_cannot_be_asked(
 
     done = perago("gc", "--repository", world.repository, "--yes", CONDUCTOR_SERVER_URL=url)
 
-    assert done.returncode == 3
-    assert "Conductor" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 3
+    assert "Conductor" in done.err
+    assert "Traceback" not in done.err
     assert branch in world.branches()
 
 
@@ -178,8 +178,8 @@ def test_a_repository_that_is_not_there_is_reported_and_the_others_are_collected
 
     done = perago("gc", "--repository", "no-such-repo", "--repository", world.repository, "--yes")
 
-    assert done.returncode == 3
-    assert "no-such-repo" in done.stderr
+    assert done.code == 3
+    assert "no-such-repo" in done.err
     assert branch not in world.branches()
 
 
@@ -216,8 +216,8 @@ def test_a_deletion_that_fails_is_reported_and_the_others_go_on(
 
     done = perago("gc", "--repository", frozen, "--repository", world.repository, "--yes", "--json")
 
-    assert done.returncode == 3
-    items = {item["repository"]: item for item in json.loads(done.stdout)["items"]}
+    assert done.code == 3
+    items = {item["repository"]: item for item in json.loads(done.out)["items"]}
     assert items[frozen]["removal"] == "failed"
     assert "read-only" in items[frozen]["error"]
     assert items[world.repository]["removal"] == "deleted"

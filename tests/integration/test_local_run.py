@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import RunPerago
+from support.command_line import Ended, RunPerago, run_perago
 from support.gate import Gate, gate_before
 from support.real_world import SEED, RealWorld
 from support.workers import TASK_MODULES
@@ -32,17 +32,8 @@ def _tasks_in_the_current_folder(tmp_path: Path) -> None:
 def offline(tmp_path: Path) -> RunPerago:
     """Run ``perago`` with no server configured."""
 
-    def run(*args: str) -> subprocess.CompletedProcess[str]:
-        source = str(Path(sys.modules["perago"].__file__ or "").parents[1])
-        return subprocess.run(
-            [sys.executable, "-m", "perago", *args],
-            cwd=tmp_path,
-            env={"PYTHONPATH": source, "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(*args: str) -> Ended:
+        return run_perago(*args, folder=tmp_path, extra={"HOME": str(tmp_path)})
 
     return run
 
@@ -64,8 +55,8 @@ def params(**values: str) -> str:
 
 def test_a_task_runs_on_a_folder_in_place(offline: RunPerago, folder: Path) -> None:
     done = offline("run", "tasks_here:writer", "--workspace", str(folder), "--params", "{}")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"workspace": str(folder), "result": {"length": 3}}
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"workspace": str(folder), "result": {"length": 3}}
     assert (folder / "a.txt").read_text() == "new"
 
 
@@ -74,13 +65,13 @@ def test_params_come_from_a_file_too(offline: RunPerago, folder: Path, tmp_path:
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", "@params.json"
     )
-    assert json.loads(done.stdout)["result"] == {"length": 11}
+    assert json.loads(done.out)["result"] == {"length": 11}
 
 
 def test_a_task_without_a_workspace_needs_no_option(offline: RunPerago) -> None:
     done = offline("run", "tasks_here:adder", "--params", params(text="four"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"result": {"length": 4}}
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"result": {"length": 4}}
 
 
 def test_what_the_body_prints_does_not_mix_with_the_result(
@@ -89,17 +80,17 @@ def test_what_the_body_prints_does_not_mix_with_the_result(
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do="print")
     )
-    assert json.loads(done.stdout)["result"] == {"length": 3}
-    assert "noise from python" in done.stderr
-    assert "noise from a child" in done.stderr
+    assert json.loads(done.out)["result"] == {"length": 3}
+    assert "noise from python" in done.err
+    assert "noise from a child" in done.err
 
 
 def test_the_folder_of_a_read_only_task_is_not_protected_and_that_is_said(
     offline: RunPerago, folder: Path
 ) -> None:
     done = offline("run", "tasks_here:reader", "--workspace", str(folder))
-    assert done.returncode == 0
-    assert "does not protect the folder" in done.stderr
+    assert done.code == 0
+    assert "does not protect the folder" in done.err
     assert (folder / "a.txt").read_text() == "new"
 
 
@@ -121,23 +112,23 @@ def test_a_task_that_fails_ends_with_1_and_says_why(
     done = offline(
         "run", "tasks_here:writer", "--workspace", str(folder), "--params", params(do=do)
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert reason in done.stderr
-    assert code in done.stderr
-    assert "Try: " in done.stderr or do == "bug"
+    assert (done.code, done.out) == (1, "")
+    assert reason in done.err
+    assert code in done.err
+    assert "Try: " in done.err or do == "bug"
 
 
 def test_a_folder_that_breaks_the_pre_guardrails_fails(offline: RunPerago, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = offline("run", "tasks_here:writer", "--workspace", "empty")
-    assert done.returncode == 1
-    assert "PRG-211 PreGuardrailViolation: required file is missing: a.txt" in done.stderr
+    assert done.code == 1
+    assert "PRG-211 PreGuardrailViolation: required file is missing: a.txt" in done.err
 
 
 def test_params_that_do_not_fit_the_model_fail(offline: RunPerago) -> None:
     done = offline("run", "tasks_here:adder", "--params", '{"text": 5}')
-    assert done.returncode == 1
-    assert "PRG-201 InputError: params: text" in done.stderr
+    assert done.code == 1
+    assert "PRG-201 InputError: params: text" in done.err
 
 
 @pytest.mark.parametrize(
@@ -160,8 +151,8 @@ def test_a_command_that_cannot_work_ends_with_2(
     offline: RunPerago, args: list[str], text: str
 ) -> None:
     done = offline("run", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert text in " ".join(done.stderr.replace("│", " ").split())
+    assert (done.code, done.out) == (2, "")
+    assert text in " ".join(done.err.replace("│", " ").split())
 
 
 # As a transaction
@@ -215,7 +206,7 @@ class TestTransaction:
             "workspace": world.workspace(ref=head),
             "result": {"length": 3},
         }
-        assert world.tree() == {**SEED, "data/a.txt": "new"}
+        assert world.contents() == {**SEED, "data/a.txt": "new"}
         world.assert_tidy()
 
     def test_a_task_that_changes_nothing_publishes_nothing(
@@ -256,8 +247,8 @@ class TestTransaction:
     def test_a_repository_that_is_not_there_ends_with_3(self, perago: RunPerago) -> None:
         options = ["--repository", "no-such-repository", "--branch", "main"]
         done = perago("run", "tasks_here:writer", *options)
-        assert done.returncode == 3
-        assert "PRG-604" in done.stderr
+        assert done.code == 3
+        assert "PRG-604" in done.err
 
     def test_a_server_that_does_not_answer_ends_with_3(self, start: Start) -> None:
         process = start(lakefs="http://127.0.0.1:1")

@@ -101,9 +101,9 @@ class InMemoryWorld:
     def deliver(self, payload: dict[str, Any] | None = None, **start: Any) -> Delivery:
         """Start a workflow and claim its task."""
         self.conductor.start(self.settings, payload or self.payload(), **start)
-        return self.poll()
+        return self.claim()
 
-    def poll(self) -> Delivery:
+    def claim(self) -> Delivery:
         delivery = self.conductor.poll(TASK, f"claim-{next(self._numbers)}")
         assert delivery is not None
         return delivery
@@ -173,7 +173,7 @@ class InMemoryWorld:
         assert isinstance(self.run(job, given), Completed)
         self.clock.advance(self.settings.response_timeout_seconds)
         self.conductor.decide(given.claim.attempt.workflow_instance_id)
-        return self.poll()
+        return self.claim()
 
     @property
     def head(self) -> Commit:

@@ -145,7 +145,7 @@ class RealWorld:
         """Put the hook into the input commit."""
         self.ref = self.commit("main", {ACTION_PATH: ACTION_TEXT})
 
-    def tree(self, ref: str = "main") -> dict[str, str]:
+    def contents(self, ref: str = "main") -> dict[str, str]:
         return {
             item.key: b"".join(
                 self.objects.read(self.repository, ref, item.key, item.size)
@@ -262,7 +262,7 @@ class RealWorld:
     def assert_untouched(self) -> None:
         """The target branch is where it was, with what it had."""
         assert self.history()[0] == self.ref
-        assert self.tree() == SEED
+        assert self.contents() == SEED
 
 
 class Interfering:

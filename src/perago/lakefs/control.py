@@ -180,16 +180,17 @@ class LakeFSControl:
             )
 
     def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
-        what, found, after = f"list branches of {repository!r}", list[BranchHead](), ""
+        what = f"list branches of {repository!r}"
+        return self._listed(what, self._client.branches_api.list_branches, repository, prefix)
+
+    def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
+        what = f"list tags of {repository!r}"
+        return self._listed(what, self._client.tags_api.list_tags, repository, prefix)
+
+    def _listed(self, what: str, call: Any, repository: str, prefix: str) -> list[BranchHead]:
+        found, after = list[BranchHead](), ""
         while True:
-            page = self._retried(
-                what,
-                self._client.branches_api.list_branches,
-                repository,
-                prefix=prefix,
-                after=after,
-                amount=_PAGE,
-            )
+            page = self._retried(what, call, repository, prefix=prefix, after=after, amount=_PAGE)
             found += [BranchHead(str(item.id), str(item.commit_id)) for item in page.results]
             if not page.pagination.has_more:
                 return found

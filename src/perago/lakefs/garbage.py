@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from lakefs_sdk import TagCreation
+
 from perago.connections import LakeFSConnection
-from perago.errors import NotFoundError
+from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.control import connect
 from perago.lakefs.errors import translated
 from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
@@ -73,6 +76,17 @@ class LakeFSGarbage:
             (repository, name),
             commit,
         )
+
+    def create_tag(self, repository: str, name: str, commit: str) -> None:
+        """Create a tag; one that is there already is fine."""
+        creation = TagCreation(id=name, ref=commit)
+        with suppress(ConflictError):
+            self._request(
+                f"create tag {name!r} of {repository!r}",
+                self._client.tags_api.create_tag,
+                repository,
+                creation,
+            )
 
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a tag if it is still on ``commit``; return what became of it."""

@@ -21,7 +21,8 @@ RETENTION = timedelta(days=7)
 
 TAG_PREFIXES = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
 _KEPT = re.compile(
-    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})", re.ASCII
+    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})(-[0-9a-f]{{16}})?",
+    re.ASCII,
 )
 _LOCAL_TASK = re.compile(r"local-(?P<started>\d{8}T\d{6}Z)-[0-9a-f]+", re.ASCII)
 _LOCAL_TIME = "%Y%m%dT%H%M%SZ"

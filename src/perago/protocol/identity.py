@@ -27,6 +27,11 @@ class LogicalTask:
         return f"{self.workflow_instance_id}/{self.reference_name}/{self.iteration}"
 
     @property
+    def fingerprint(self) -> str:
+        """A short name that no other logical task has; staging branch names give it too."""
+        return _fingerprint(self.staging_prefix, self.iteration)
+
+    @property
     def staging_prefix(self) -> str:
         """What the staging branches of this task's executions begin with, in every iteration.
 
@@ -124,6 +129,11 @@ class StagingName:
         """Whether an execution of this logical task has a staging branch of this name."""
         return (self.prefix, self.iteration) == (task.staging_prefix, task.iteration)
 
+    @property
+    def fingerprint(self) -> str:
+        """That of the logical task."""
+        return _fingerprint(self.prefix, self.iteration)
+
     def is_of(self, task_id: str, retry_count: int, execution_id: str) -> bool:
         """Whether an execution with these ids has a staging branch of this name."""
         spelled = (_branch_part(task_id), retry_count, _branch_part(execution_id))
@@ -142,6 +152,10 @@ def parse_staging_name(branch: str) -> StagingName | None:
         retry_count=int(found["retry_count"]),
         execution_id=found["execution_id"],
     )
+
+
+def _fingerprint(prefix: str, iteration: int) -> str:
+    return hashlib.sha256(f"{prefix}{iteration}".encode()).hexdigest()[:16]
 
 
 def _branch_part(text: str) -> str:

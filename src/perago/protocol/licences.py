@@ -9,14 +9,27 @@ good, also for requests that are still under way (docs/protocol.md, section 7).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from perago.protocol.events import Phases
-from perago.protocol.identity import Execution, parse_staging_name
+from perago.protocol.identity import Execution, LogicalTask, parse_staging_name
 from perago.protocol.names import WITHDRAWN_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.workspace import BranchHead, StagingBranch
+
+
+def withdrawn_tag(day: str, commit: str, fingerprint: str) -> str:
+    """The name of the tag that a withdrawal leaves.
+
+    ``day`` is YYYYMMDD, ``fingerprint`` that of the logical task.
+    """
+    return f"{WITHDRAWN_PREFIX}{day}-{commit}-{fingerprint}"
+
+
+def is_withdrawn_tag_of(task: LogicalTask, tag: str) -> bool:
+    """Whether a tag tells that a licence of this logical task was withdrawn."""
+    return tag.startswith(WITHDRAWN_PREFIX) and tag.endswith(f"-{task.fingerprint}")
 
 
 @dataclass(slots=True)
@@ -66,19 +79,23 @@ class Licences:
         self._end_spark_session = end_spark_session
         self._withdrawn_at: float | None = None
 
-    def withdraw_others(self, repository: str, ref: str) -> None:
+    def withdraw_others(self, repository: str) -> None:
         """Withdraw the licences of all other executions of this logical task.
 
-        ``ref`` is the input: a staging branch that is still there has committed nothing.
+        A licence may be gone already while one of its requests is still landing: its owner
+        withdrew it and died, or an execution in between did, or garbage collection. Each of them
+        left a tag, which therefore counts like a licence that was withdrawn just now.
         """
         task = self._execution.attempt.logical
+        if any(is_withdrawn_tag_of(task, tag) for tag in self._tags(repository)):
+            self._withdrawn_at = self._clock.monotonic()
         for branch in self._lake.list_branches(repository, task.staging_prefix):
             name = parse_staging_name(branch.name)
             if name is None or not name.is_licence_of(task):
                 continue
             if branch.name == self._execution.staging_branch_name:
                 continue
-            self._withdraw(repository, branch, ref)
+            self._withdraw(repository, branch)
             if self._end_spark_session is not None:
                 self._end_spark_session(name.execution_id)
 
@@ -87,8 +104,7 @@ class Licences:
 
         ``commit`` is what the licence's branch had committed.
         """
-        head = BranchHead(licence.branch.branch, commit)
-        self._withdraw(licence.branch.repository, head, licence.ref)
+        self._withdraw(licence.branch.repository, BranchHead(licence.branch.branch, commit))
 
     def await_landing(self) -> bool:
         """Wait until no request of a withdrawn licence can land any more; whether time passed.
@@ -102,11 +118,17 @@ class Licences:
             self._clock.sleep(left)
         return True
 
-    def _withdraw(self, repository: str, branch: BranchHead, ref: str) -> None:
-        tag = None
-        if branch.commit != ref:
-            tag = f"{WITHDRAWN_PREFIX}{self._clock.today()}-{branch.commit}"
-            self._lake.tag(repository, tag, branch.commit)
+    def _tags(self, repository: str) -> Iterator[str]:
+        return (tag.name for tag in self._lake.list_tags(repository, WITHDRAWN_PREFIX))
+
+    def _withdraw(self, repository: str, branch: BranchHead) -> None:
+        """Tag, then delete: from the deletion on only the tag tells of the licence.
+
+        An empty licence, which has no commit of its own, leaves its tag too.
+        """
+        task = self._execution.attempt.logical
+        tag = withdrawn_tag(self._clock.today(), branch.commit, task.fingerprint)
+        self._lake.tag(repository, tag, branch.commit)
         self._lake.delete_branch(StagingBranch(repository, branch.name))
         self._withdrawn_at = self._clock.monotonic()
         self._phases.report("licence_withdrawn", branch=branch.name, tag=tag)

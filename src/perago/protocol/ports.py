@@ -70,6 +70,10 @@ class Lake(Protocol):
         """Every branch whose name begins with ``prefix``."""
         ...
 
+    def list_tags(self, repository: str, prefix: str) -> Sequence[BranchHead]:
+        """Every tag whose name begins with ``prefix``."""
+        ...
+
     def is_same(self, repository: str, one: str, other: str) -> bool:
         """Whether two commits hold the same objects."""
         ...

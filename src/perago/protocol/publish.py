@@ -77,7 +77,7 @@ class Publisher:
     ) -> Published:
         """Publish a staged commit, or (``None``) make sure that an unchanged target is at ref."""
         space = self.workspace
-        self.licences.withdraw_others(space.repository, space.ref)
+        self.licences.withdraw_others(space.repository)
         if self.licences.await_landing():
             # Time has passed since the last fence: look again, and renew the lease.
             lease = self.fence.check()

@@ -114,7 +114,7 @@ class _Writable(_Run):
             steps.fence.check()
         with phases("withdraw"):
             # A dead predecessor's job stops writing and computing now, not at the publication.
-            steps.licences.withdraw_others(pinned.workspace.repository, ref)
+            steps.licences.withdraw_others(pinned.workspace.repository)
         with steps.licence(pinned) as licence:
             staging = licence.branch
             with phases("branch"):

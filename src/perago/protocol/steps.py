@@ -150,7 +150,7 @@ class Steps:
             head, result = found
             self.fence.check()
             space = pinned.workspace
-            self.licences.withdraw_others(space.repository, space.ref)
+            self.licences.withdraw_others(space.repository)
             if self.licences.await_landing():
                 self.fence.check()
             if self.storage.lake.get_head(space.repository, space.branch).id != head.id:

@@ -184,6 +184,16 @@ class InMemoryLake:
 
         return self.faults.run("lake.list_branches", do)
 
+    def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
+        def do() -> list[BranchHead]:
+            with self._lock:
+                tags = self.repository(repository).tags
+                return [
+                    BranchHead(name, tags[name]) for name in sorted(tags) if name.startswith(prefix)
+                ]
+
+        return self.faults.run("lake.list_tags", do)
+
     def is_same(self, repository: str, one: str, other: str) -> bool:
         def do() -> bool:
             repo = self.repository(repository)

@@ -18,7 +18,8 @@ import pytest
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
+# One after the other, as with the tests of the foreground: each stack takes a core to start.
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.xdist_group("own stacks")]
 
 
 @pytest.fixture(scope="module")

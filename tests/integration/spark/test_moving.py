@@ -44,10 +44,10 @@ def rewrite(site: WorkerSite, worker: Worker, **params: str) -> list[str]:
     """Run the task on forty texts, look at what it published; its attempts' task logs."""
     world = site.world
     world.ref = world.commit("main", TEXTS)
-    untouched = {key: text for key, text in world.tree().items() if key not in TEXTS}
+    untouched = {key: text for key, text in world.contents().items() if key not in TEXTS}
     tasks = site.finish(site.workflow("f_rewrite", **params), 240)
     assert tasks[-1]["status"] == "COMPLETED", tasks[-1]["reasonForIncompletion"]
-    assert world.tree() == untouched | rewritten()
+    assert world.contents() == untouched | rewritten()
     assert world.history()[:2] == [tasks[-1]["outputData"]["workspace"]["ref"], world.ref]
     assert worker.stop() == 0
     world.assert_tidy()
@@ -71,6 +71,7 @@ def assert_moved_by_spark(worker: Worker, log: str) -> None:
     assert all(" objects=" in line for line in told if line not in looks)
 
 
+# Takes long, and is the only proof that a worker's own server moves a workspace.
 def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: WorkerSite) -> None:
     worker = moving_site.start(LARGE, PERAGO_SPARK_MASTER="local[2]")
     # The first attempt dies with its executor, which had a session for the download.

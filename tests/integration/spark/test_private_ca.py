@@ -29,7 +29,10 @@ from support.connect import Serve
 from support.real_world import SEED, RealWorld
 from support.tls import Front, https_before
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [
+    *[pytest.mark.servers, pytest.mark.timeout(400)],
+    pytest.mark.xdist_group("private CA"),
+]
 
 
 @pytest.fixture(scope="module")

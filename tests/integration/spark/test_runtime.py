@@ -22,7 +22,10 @@ from perago.spark.runtime import ManagedRuntime
 from perago.spark.session import SHARES_MODULES, close_session, open_session
 from support.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [
+    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)],
+    pytest.mark.xdist_group("runtime"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +198,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_owner_is_killed(settings: ConnectSettings) -> None:
     lakefs = settings.lakefs
     owner = subprocess.Popen(

@@ -25,6 +25,7 @@ def spark_pids(worker: Worker) -> list[int]:
     return [int(line["pid"]) for line in worker.lines() if line.get("action") == "spark_started"]
 
 
+# Takes long, and is the only proof that a worker's own server outlives an executor.
 def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
     spark_site: WorkerSite,
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_external_server_that_lacks_settings_is_refused_by_their_names(
     assert "token=" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_external_server_with_wrong_credentials_is_refused(
     spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:

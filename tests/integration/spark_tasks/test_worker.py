@@ -39,6 +39,7 @@ def test_the_example_runs_in_a_worker(site: WorkerSite, world: RealSparkWorld) -
     world.assert_tidy()
 
 
+# Takes long, and is the only proof that each end of an attempt reaches Spark.
 def test_whatever_ends_an_attempt_ends_its_work_on_spark(
     site: WorkerSite, world: RealSparkWorld
 ) -> None:

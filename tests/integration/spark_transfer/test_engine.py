@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -24,7 +24,11 @@ from support.trees import ODD_NAMES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
+# In one process: each that opens a session has Spark start Python processes for it.
+pytestmark = [
+    *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)],
+    pytest.mark.xdist_group("spark transfer"),
+]
 
 
 @pytest.fixture
@@ -126,26 +130,24 @@ def written_over(after: dict[str, bytes], data: Path) -> None:
             target.write_bytes(content)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(
-    before=TREES, after=TREES, prefix=st.sampled_from(["", "a"]), units=st.sampled_from([1, 4, 40])
-)
-@example(before={}, after={}, prefix="", units=5)
-@example(before={"a": b"1", "a/b": b"2", "b": b""}, after={}, prefix="", units=5)
-@example(
-    before={"a/b": b"1", "a/é d/": b""},
-    after={"b": b"1", "_lakefs_actions/x": b""},
-    prefix="",
-    units=5,
-)
-@example(before={"a/a": b"1", "b": b"2"}, after={"a": b"1", "b/b": b"3"}, prefix="a", units=5)
-@example(before=NESTED, after=RENESTED, prefix="", units=40)
-@example(before=NESTED, after=RENESTED, prefix="p/q", units=40)
-@example(before=FLAT, after=dict(list(FLAT.items())[::2]), prefix="", units=40)
-@example(before=CLASHING, after={}, prefix="", units=40)
-def test_generated_trees_give_the_same_tree_plan_branch_or_error(
+TREES_TO_COMPARE: dict[str, tuple[dict[str, bytes], dict[str, bytes], str, int]] = {
+    "nothing": ({}, {}, "", 5),
+    "a file where a folder must be": ({"a": b"1", "a/b": b"2", "b": b""}, {}, "", 5),
+    "actions": ({"a/b": b"1", "a/é d/": b""}, {"b": b"1", "_lakefs_actions/x": b""}, "", 5),
+    "a prefix": ({"a/a": b"1", "b": b"2"}, {"a": b"1", "b/b": b"3"}, "a", 5),
+    "many folders": (NESTED, RENESTED, "", 40),
+    "many folders below a prefix": (NESTED, RENESTED, "p/q", 40),
+    "one folder": (FLAT, dict(list(FLAT.items())[::2]), "", 40),
+    "clashes in many folders": (CLASHING, {}, "", 40),
+}
+# What units have to do with each other shows in these; all of them run in `make test-all`.
+TELLING = ("many folders below a prefix", "clashes in many folders")
+
+
+def assert_same(
     engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str, units: int
 ) -> None:
+    """Both engines lead to the same tree, plan and branch, or to the same error."""
     lake = engines.lake
     engines.units = units
     for key in lake.listing():
@@ -158,6 +160,28 @@ def test_generated_trees_give_the_same_tree_plan_branch_or_error(
         for engine in (engines.process, engines.spark)
     ]
     assert found[1] == found[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in TELLING else pytest.mark.slow)
+        for name in TREES_TO_COMPARE
+    ],
+)
+def test_chosen_trees_give_the_same_tree_plan_branch_or_error(engines: Engines, name: str) -> None:
+    assert_same(engines, *TREES_TO_COMPARE[name])
+
+
+@pytest.mark.slow
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(
+    before=TREES, after=TREES, prefix=st.sampled_from(["", "a"]), units=st.sampled_from([1, 4, 40])
+)
+def test_generated_trees_give_the_same_tree_plan_branch_or_error(
+    engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str, units: int
+) -> None:
+    assert_same(engines, before, after, prefix, units)
 
 
 def test_an_error_in_a_task_is_the_one_of_this_process(engines: Engines) -> None:

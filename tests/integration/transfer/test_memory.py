@@ -49,7 +49,7 @@ def peak_mb(lake: LakeRepository, way: str, objects: list[tuple[str, int]], fold
 def test_memory_does_not_grow_with_the_size_of_an_object(
     lake: LakeRepository, tmp_path: Path, key: str
 ) -> None:
-    """The peer held whole files: one upload of 400 MB took it from 77 to 878 MB."""
+    """A client that held whole files would grow by the size of the object, twice for an upload."""
     small, large = [(f"small {key}", SMALL)], [(f"large {key}", LARGE)]
     up = [
         peak_mb(lake, "up", small, tmp_path / "up-small"),

@@ -97,7 +97,7 @@ def source(tmp_path: Path) -> Path:
 def test_one_503_does_not_fail_the_attempt(
     filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
-    """The peer's weakness 7: no retries, one 503 fails the attempt."""
+    """Requests that may be repeated are repeated."""
     proxy.refuse(3)
     answer = REQUESTS[request_name](filled.through(proxy.endpoint), source)
     assert proxy.spent
@@ -165,7 +165,7 @@ def test_a_lakefs_that_answers_503_for_ever_fails_in_bounded_time(
 def test_a_silent_server_does_not_block_for_ever(
     filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:
-    """The peer's weakness 7: no timeouts, a silent server blocks for ever."""
+    """Every request has a timeout, and their repetition has an end."""
     proxy.keep_still(1_000_000)
     silent = filled.through(
         proxy.endpoint, connect_timeout=0.5, read_timeout=0.5, retry_seconds=1.0

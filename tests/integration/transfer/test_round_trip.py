@@ -59,7 +59,7 @@ def test_the_longest_key_is_published_and_a_longer_one_is_refused_by_name(
 def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(
     lake: LakeRepository,
 ) -> None:
-    """The peer's weakness 12: ``dir/``, ``a//b`` and ``a`` beside ``a/b`` misreported."""
+    """``a//b`` and ``a`` beside ``a/b`` are told before a file system trips over them."""
     bad = ["a//b", "../up", "in/../side", "file/child", "x" * 256]
     for key in [*bad, "file", "good", "dir/below"]:
         lake.client.objects_api.upload_object(lake.repository, "main", f"p/{key}", content=b"x")
@@ -77,7 +77,7 @@ def test_every_bad_key_is_reported_in_one_error_before_anything_is_downloaded(
 def test_directory_markers_become_folders_and_survive_while_the_folder_does(
     lake: LakeRepository,
 ) -> None:
-    """The peer's weakness 12: an object ``dir/`` fails with a misleading error."""
+    """An object ``dir/`` is a folder, and not a file that cannot be written."""
     for key in ("p/", "p/kept/", "p/kept/deep/", "p/removed/"):
         lake.put_marker(key)
     lake.put("p/kept/file", b"1")
@@ -92,7 +92,7 @@ def test_directory_markers_become_folders_and_survive_while_the_folder_does(
 
 
 def test_prefix_audio_neither_lists_nor_deletes_audio_archive(lake: LakeRepository) -> None:
-    """The peer's weakness 13: prefix ``audio`` lists ``audio-archive/``."""
+    """LakeFS lists ``audio-archive/`` for the prefix ``audio``."""
     for key in ("audio/a", "audio-archive/b", "audio.txt", "audiobook/c"):
         lake.put(key, b"x")
     ref = lake.commit()
@@ -189,7 +189,7 @@ def test_a_rewrite_of_the_same_size_right_after_the_download_is_a_change(
 def test_an_emptied_workspace_deletes_everything_only_when_it_is_the_folder_we_made(
     lake: LakeRepository,
 ) -> None:
-    """The peer's weakness 2: a swept folder is published as an empty branch."""
+    """A folder that something else emptied must not be published as an empty branch."""
     lake.put("a", b"x")
     ref = lake.commit()
     with lake.workspace(ref) as workspace:

@@ -95,7 +95,7 @@ def test_an_unchanged_multipart_object_is_not_uploaded_again(lake: LakeRepositor
 
 
 def test_untouched_files_keep_content_type_and_user_metadata(lake: LakeRepository) -> None:
-    """The peer's weakness 6: untouched files lose content type and user metadata."""
+    """An upload of everything would give them the defaults."""
     lake.put("api", b"1", "text/csv", owner="me", **{"Mixed-Case": "Größe\n"})
     _put_through_gateway(lake, "gateway")
     lake.put("other", b"3")

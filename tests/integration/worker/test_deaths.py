@@ -17,6 +17,16 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 PUBLISHED = {**SEED, "data/out.txt": "new"}
 
 
+# The end of a process is the same in each phase; what it may leave differs most in these two.
+IN_EACH_PHASE = pytest.mark.parametrize(
+    "phase",
+    [
+        *["body", "publish"],
+        *[pytest.param(phase, marks=pytest.mark.slow) for phase in ("download", "staging")],
+    ],
+)
+
+
 def hold_in(site: WorkerSite, phase: str) -> tuple[Worker, str]:
     """A worker with one attempt that is held in a phase."""
     if phase != "body":
@@ -30,7 +40,7 @@ def hold_in(site: WorkerSite, phase: str) -> tuple[Worker, str]:
     return worker, workflow
 
 
-@pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
+@IN_EACH_PHASE
 def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, phase: str) -> None:
     worker, workflow = hold_in(site, phase)
     [executor] = worker.executors()
@@ -41,7 +51,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
     reason = tasks[0]["reasonForIncompletion"]
     assert reason.startswith("ExecutorDiedError: the executor was killed by SIGKILL")
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert site.world.history()[:2] == [
         tasks[1]["outputData"]["workspace"]["ref"],
         site.world.ref,
@@ -50,11 +60,11 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("phase", ["download", "body", "staging", "publish"])
+@IN_EACH_PHASE
 def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site: WorkerSite, phase: str
 ) -> None:
-    """Peer weakness 2: orphans live on, and the next start sweeps their live workspace."""
+    """An orphan that lived on would lose its workspace to the sweep of the next start."""
     worker, workflow = hold_in(site, phase)
     [executor] = worker.executors()
     worker.kill()
@@ -63,7 +73,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     second = site.start()
     tasks = site.finish(workflow, seconds=120)
     assert [task["status"] for task in tasks] == ["TIMED_OUT", "COMPLETED"]
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert site.world.history()[:2] == [
         tasks[1]["outputData"]["workspace"]["ref"],
         site.world.ref,
@@ -73,7 +83,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
 
 
 def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: WorkerSite) -> None:
-    """Peer weakness 2 again: a stopped (not ended) executor still holds its lock."""
+    """An executor that is stopped, not ended, still holds the lock of its workspace."""
     worker, workflow = hold_in(site, "body")
     [executor] = worker.executors()
     [live] = list(site.root.iterdir())
@@ -88,7 +98,7 @@ def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: Work
     site.go()
     tasks = site.finish(workflow, seconds=120)
     assert tasks[-1]["status"] == "COMPLETED"
-    assert site.world.tree() == PUBLISHED
+    assert site.world.contents() == PUBLISHED
     assert second.stop() == 0
     third = site.start()
     assert third.count("workspace_swept") == 1
@@ -119,7 +129,7 @@ def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: WorkerSite) -> 
 
 
 def test_a_body_that_never_returns_is_stopped_at_its_deadline(site: WorkerSite) -> None:
-    """Peer weakness 8: a hung body is kept alive by heartbeats without end."""
+    """Heartbeats alone would keep a body that hangs alive for ever."""
     worker = site.start()
     workflow = site.workflow("w_deadline", do="wait", signs=str(site.signs))
     [task] = site.finish(workflow)
@@ -156,7 +166,7 @@ def test_an_attempt_longer_than_three_leases_completes_once(site: WorkerSite) ->
 
 
 def test_a_failure_keeps_its_traceback_and_phases_in_the_task_log(site: WorkerSite) -> None:
-    """Peer weakness 10: tracebacks are lost."""
+    """What went wrong can be read in Conductor, without the worker's own log."""
     worker = site.start()
     workflow = site.workflow(do="fail")
     tasks = site.finish(workflow)

@@ -40,7 +40,7 @@ def test_conductor_restarted_during_a_body_completes_the_attempt_once(
     # The lease ran out while Conductor was away: it may hand the attempt to a retry, or not.
     assert tasks[-1]["status"] == "COMPLETED"
     assert site.world.history()[1] == site.world.ref
-    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert site.world.contents() == {**SEED, "data/out.txt": "new"}
     assert worker.stop() == 0
     site.assert_nothing_left()
 
@@ -74,7 +74,7 @@ def test_lakefs_restarted_during_a_body_changes_nothing(
     site.go()
     [task] = site.finish(workflow)
     assert task["status"] == "COMPLETED"
-    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert site.world.contents() == {**SEED, "data/out.txt": "new"}
     assert worker.stop() == 0
     site.world.assert_tidy()
     site.assert_nothing_left()
@@ -99,6 +99,6 @@ def test_lakefs_gone_at_the_merge_fails_closed_and_the_retry_publishes(
         tasks[-1]["outputData"]["workspace"]["ref"],
         site.world.ref,
     ]
-    assert site.world.tree() == {**SEED, "data/out.txt": "new"}
+    assert site.world.contents() == {**SEED, "data/out.txt": "new"}
     assert worker.stop() == 0
     site.assert_nothing_left()

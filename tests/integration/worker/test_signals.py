@@ -11,18 +11,19 @@ from support.waiting import until
 from support.workers import PHASES, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
+slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Signals) -> None:
-    """Peer weakness 1: SIGTERM or Ctrl-C deadlocks."""
+    """No slot, thread or executor keeps an idle worker from ending."""
     worker = site.start(slots=2)
     worker.signal(number)
     assert worker.wait(20) == 0
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [pytest.param("download", marks=slow), "staging", "publish"])
 def test_sigterm_lets_an_attempt_finish(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
@@ -40,7 +41,7 @@ def test_sigterm_lets_an_attempt_finish(site: WorkerSite, phase: str) -> None:
 
 
 def test_sigterm_in_the_body_drains_under_lease(site: WorkerSite) -> None:
-    """Peer weakness 9: heartbeats stop when a drain begins, so long tasks time out in it."""
+    """Heartbeats go on while a worker drains, so that long tasks do not time out in it."""
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs), seconds=4.0)
     site.await_body()
@@ -81,7 +82,7 @@ def test_a_stop_hands_running_bodies_back_without_burning_a_retry(
     site.world.assert_tidy()
 
 
-@pytest.mark.parametrize("phase", ["download", "staging"])
+@pytest.mark.parametrize("phase", [pytest.param("download", marks=slow), "staging"])
 def test_a_double_signal_outside_publish_hands_back(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()

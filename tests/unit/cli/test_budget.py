@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from perago.observability.health import HealthServer
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.events import PhaseEvent
 from perago.settings import Address
+from support.command_line import Ended, run_perago
 
 MODULE = """
 from pathlib import Path
@@ -49,27 +47,17 @@ def address() -> Iterator[Address]:
         yield server.address
 
 
-def perago(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def perago(folder: Path, *arguments: str, **variables: str) -> Ended:
     (folder / "my_tasks.py").write_text(MODULE)
-    base = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    base["PYTHONPATH"] = os.pathsep.join(sys.path)
-    return subprocess.run(
-        [sys.executable, "-m", "perago", "budget", *arguments],
-        cwd=folder,
-        env=base | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_perago("budget", *arguments, folder=folder, extra={"HOME": str(folder), **variables})
 
 
 def test_a_task_with_enough_publications_gets_python_to_paste(
     tmp_path: Path, address: Address
 ) -> None:
     done = perago(tmp_path, "my_tasks:clean", PERAGO_METRICS_ADDRESS=str(address))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
+    assert done.code == 0, done.err
+    assert done.out == (
         "# clean: from 40 publications\n"
         "publish_budget=PublishBudget(\n"
         "    observed_merge_p99_seconds=0.15,\n"
@@ -80,22 +68,22 @@ def test_a_task_with_enough_publications_gets_python_to_paste(
         "    worker_shutdown_grace_seconds=35.0,\n"
         "),\n"
     )
-    assert "response_seconds is 20, shorter than this budget's 41.7 s" in done.stderr
+    assert "response_seconds is 20, shorter than this budget's 41.7 s" in done.err
 
 
 def test_a_task_with_too_few_publications_is_refused_with_their_number(
     tmp_path: Path, address: Address
 ) -> None:
     done = perago(tmp_path, "my_tasks:new", "--metrics-url", f"http://{address}/metrics")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr == ("new: no proposal: 3 publications were measured; a proposal needs 20\n")
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err == ("new: no proposal: 3 publications were measured; a proposal needs 20\n")
 
 
 def test_json_has_every_task_of_the_module(tmp_path: Path, address: Address) -> None:
     done = perago(tmp_path, "my_tasks", "--json", "--metrics-url", f"http://{address}/metrics")
-    assert done.returncode == 1
-    clean, new, look = json.loads(done.stdout)["tasks"]
+    assert done.code == 1
+    clean, new, look = json.loads(done.out)["tasks"]
     assert clean["budget"]["lakefs_merge_timeout_seconds"] == 5.0
     assert (new["budget"], new["observations"]) == (None, 3)
     assert (look["publishes"], look["reason"]) == (False, "this task publishes nothing")
@@ -103,8 +91,8 @@ def test_json_has_every_task_of_the_module(tmp_path: Path, address: Address) -> 
 
 def test_a_task_that_publishes_nothing_is_no_failure(tmp_path: Path, address: Address) -> None:
     done = perago(tmp_path, "my_tasks:look", "--metrics-url", f"http://{address}/metrics")
-    assert done.returncode == 0
-    assert "publishes nothing" in done.stderr
+    assert done.code == 0
+    assert "publishes nothing" in done.err
 
 
 @pytest.mark.parametrize(
@@ -121,6 +109,6 @@ def test_what_cannot_be_done_says_why_and_what_to_do(
     tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], code: int
 ) -> None:
     done = perago(tmp_path, *arguments, **variables)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert "Try: " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.out) == (code, "")
+    assert "Try: " in done.err
+    assert "Traceback" not in done.err

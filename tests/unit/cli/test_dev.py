@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.command_line import run_perago
+
 _FORBIDDEN = (
     "pyspark",
     "lakefs_sdk",
@@ -18,11 +20,6 @@ _FORBIDDEN = (
     "perago.servers",
     "psutil",
 )
-
-
-def _perago(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "perago", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["dev", "--help"]])
@@ -40,9 +37,9 @@ def test_help_imports_neither_pyspark_nor_an_sdk(arguments: list[str]) -> None:
 
 
 def test_status_of_nothing_says_off_and_exits_with_3(tmp_path: Path) -> None:
-    done = _perago("dev", "status", "--json", "--data-dir", str(tmp_path))
-    assert done.returncode == 3
-    servers = json.loads(done.stdout)["servers"]
+    done = run_perago("dev", "status", "--json", "--data-dir", str(tmp_path), folder=tmp_path)
+    assert done.code == 3
+    servers = json.loads(done.out)["servers"]
     assert {(server["name"], server["health"]) for server in servers} == {
         ("lakefs", "off"),
         ("conductor", "off"),
@@ -51,27 +48,27 @@ def test_status_of_nothing_says_off_and_exits_with_3(tmp_path: Path) -> None:
 
 
 def test_env_of_nothing_says_what_to_do(tmp_path: Path) -> None:
-    done = _perago("dev", "env", "--data-dir", str(tmp_path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no stack runs in" in done.stderr
-    assert "perago dev up" in done.stderr
+    done = run_perago("dev", "env", "--data-dir", str(tmp_path), folder=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "no stack runs in" in done.err
+    assert "perago dev up" in done.err
 
 
 def test_down_of_nothing_is_no_error(tmp_path: Path) -> None:
-    done = _perago("dev", "down", "--data-dir", str(tmp_path / "missing"))
-    assert done.returncode == 0
+    done = run_perago("dev", "down", "--data-dir", str(tmp_path / "missing"), folder=tmp_path)
+    assert done.code == 0
     assert not (tmp_path / "missing").exists()
 
 
 def test_logs_of_nothing_says_so(tmp_path: Path) -> None:
-    done = _perago("dev", "logs", "lakefs", "--data-dir", str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "lakefs has no log" in done.stderr
+    done = run_perago("dev", "logs", "lakefs", "--data-dir", str(tmp_path), folder=tmp_path)
+    assert (done.code, done.out) == (0, "")
+    assert "lakefs has no log" in done.err
 
 
 def test_up_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    done = _perago("dev", "up", "--data-dir", str(tmp_path))
-    assert done.returncode == 2
-    assert "PRG-103" in done.stderr
+    done = run_perago("dev", "up", "--data-dir", str(tmp_path), folder=tmp_path)
+    assert done.code == 2
+    assert "PRG-103" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -10,7 +10,7 @@ import pytest
 
 from perago import errors
 from perago.errors import PeragoError
-from support.command_line import run_perago, run_python, start_python
+from support.command_line import run_code, run_perago, start_python
 
 RAISING = """
 import sys
@@ -50,7 +50,7 @@ def test_an_error_ends_with_its_code_its_text_and_a_way_out(
     tmp_path: Path, kind: type[PeragoError], code: int
 ) -> None:
     body = f"raise errors.{kind.__name__}('it went wrong')"
-    ended = run_python("-c", RAISING.format(body=body), folder=tmp_path)
+    ended = run_code(RAISING.format(body=body), folder=tmp_path)
     assert ended.code == code
     assert ended.out == ""
     assert ended.err.splitlines() == [
@@ -60,7 +60,7 @@ def test_an_error_ends_with_its_code_its_text_and_a_way_out(
 
 
 def test_an_exception_nobody_expected_is_a_bug_with_its_traceback(tmp_path: Path) -> None:
-    ended = run_python("-c", RAISING.format(body="{}['missing']"), folder=tmp_path)
+    ended = run_code(RAISING.format(body="{}['missing']"), folder=tmp_path)
     assert ended.code == 70
     assert ended.out == ""
     lines = ended.err.splitlines()

@@ -8,9 +8,12 @@ import pty
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.command_line import Ended, environment, run_code
 
 SECRET = 'wJalr/"XUtn+FEMI é'
 PREAMBLE = f"""
@@ -30,28 +33,20 @@ log = structlog.get_logger("perago.test")
 """
 
 
-def run(
-    script: str, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PREAMBLE + textwrap.dedent(script)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"},
-        text=True,
-        timeout=60,
-        check=True,
-        stdout=stdout,
-        stderr=stderr,
-    )
+def run(script: str) -> Ended:
+    ended = run_code(PREAMBLE + textwrap.dedent(script), folder=Path.cwd())
+    assert ended.code == 0, ended.err
+    return ended
 
 
 def lines_of(script: str) -> list[dict[str, Any]]:
     done = run(script)
-    assert done.stdout == ""
-    return [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.out == ""
+    return [json.loads(line) for line in done.err.splitlines()]
 
 
 def console_lines(script: str) -> list[str]:
-    return run(script).stderr.splitlines()
+    return run(script).err.splitlines()
 
 
 def test_on_a_pipe_each_line_is_one_json_object_with_an_action() -> None:
@@ -73,7 +68,18 @@ def test_on_a_pipe_each_line_is_one_json_object_with_an_action() -> None:
 def test_on_a_terminal_lines_are_for_people() -> None:
     leader, follower = pty.openpty()
     try:
-        run("configure()\nlog.info('attempt_claimed', objects=3)", stderr=follower, stdout=follower)
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                PREAMBLE + "configure()\nlog.info('attempt_claimed', objects=3)",
+            ],
+            env=environment(),
+            timeout=60,
+            check=True,
+            stdout=follower,
+            stderr=follower,
+        )
         shown = os.read(leader, 10_000).decode()
     finally:
         os.close(follower)
@@ -149,7 +155,7 @@ def test_no_value_can_begin_a_line_or_steer_a_terminal(log_format: str) -> None:
         log.info("planned", value=evil, nested={{evil: [evil]}}, odd=Odd(), worse=Worse())
         log.info(evil)
         logging.getLogger(evil).warning(evil)
-    """).stderr
+    """).err
     assert text.count("\n") == 3
     assert text.replace("\n", "").isprintable()
     if log_format == "json":
@@ -194,7 +200,7 @@ def test_a_configured_secret_is_masked_wherever_it_appears(log_format: str) -> N
             log.exception("d")
             logging.getLogger("lib").exception("e")
         warnings.warn(SECRET)
-    """).stderr
+    """).err
     assert text.count("********") >= 11
     for spelling in ("wJalr", "XUtn", "FEMI", "QUtJQTp3SmFsci"):
         # The source line of the traceback names the variable, never its value.

@@ -45,7 +45,7 @@ def test_a_later_retry_finds_the_publication_of_an_earlier_one(world: InMemoryWo
     second = world.publish_and_die(first(world))
     world.clock.advance(60)
     world.conductor.decide(second.claim.attempt.workflow_instance_id)
-    third = world.poll()
+    third = world.claim()
     assert third.claim.attempt.retry_count == 2
     completed(world.run(must_not_run(world), third))
 
@@ -99,7 +99,7 @@ def test_another_logical_task_is_not_adopted(world: InMemoryWorld) -> None:
     delivery = world.deliver(reference_name="other")
     world.clock.advance(60)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_another_iteration_is_not_adopted(world: InMemoryWorld) -> None:
@@ -107,7 +107,7 @@ def test_another_iteration_is_not_adopted(world: InMemoryWorld) -> None:
     delivery = world.deliver(iteration=2)
     world.clock.advance(60)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_a_commit_on_top_of_the_publication_prevents_adoption(world: InMemoryWorld) -> None:
@@ -156,10 +156,10 @@ def test_a_claim_that_conductor_gave_away_since_is_not_adopted(world: InMemoryWo
     delivery = world.deliver()
     completed(world.run(first(world), delivery))
     world.conductor.requeue("task")
-    world.poll()
+    world.claim()
     world.clock.advance(60)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_a_rerun_is_never_adopted(world: InMemoryWorld) -> None:
@@ -168,7 +168,7 @@ def test_a_rerun_is_never_adopted(world: InMemoryWorld) -> None:
     completed(world.run(first(world), delivery))
     world.conductor.terminate(attempt.workflow_instance_id)
     world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_a_rerun_of_a_retry_does_the_work_again(world: InMemoryWorld) -> None:
@@ -177,7 +177,7 @@ def test_a_rerun_of_a_retry_does_the_work_again(world: InMemoryWorld) -> None:
     attempt = retry.claim.attempt
     world.conductor.complete(retry.claim, world.run(must_not_run(world), retry), [])
     world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
-    again = world.poll()
+    again = world.claim()
     assert again.claim.attempt.retried_task_id == attempt.retried_task_id
     failed(world.run(must_not_run(world), again), Ran)
 
@@ -188,10 +188,10 @@ def test_a_retry_after_a_rerun_does_not_adopt_what_came_before_it(world: InMemor
     completed(world.run(first(world), delivery))
     world.conductor.terminate(attempt.workflow_instance_id)
     world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
-    world.poll()
+    world.claim()
     world.clock.advance(60)
     world.conductor.decide(attempt.workflow_instance_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_a_restart_is_never_adopted(world: InMemoryWorld) -> None:
@@ -200,10 +200,10 @@ def test_a_restart_is_never_adopted(world: InMemoryWorld) -> None:
     completed(world.run(first(world), delivery))
     world.conductor.terminate(attempt.workflow_instance_id)
     world.conductor.restart(attempt.workflow_instance_id)
-    world.poll()
+    world.claim()
     world.clock.advance(60)
     world.conductor.decide(attempt.workflow_instance_id)
-    failed(world.run(must_not_run(world), world.poll()), Ran)
+    failed(world.run(must_not_run(world), world.claim()), Ran)
 
 
 def test_a_result_that_does_not_fit_the_model_any_more_is_not_adopted(world: InMemoryWorld) -> None:

@@ -146,7 +146,7 @@ def test_a_stale_attempt_fails_at_the_first_fence_with_nothing_staged(world: InM
     def body(files: Files) -> None:
         files["b"] = b"2"
         world.conductor.requeue("task")
-        world.poll()
+        world.claim()
 
     failed(world.run(world.job(body), delivery), StaleAttemptError)
     assert "lake.create_branch" not in world.faults.calls

@@ -19,6 +19,8 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.identity import Execution
+from perago.protocol.licences import is_withdrawn_tag_of
 from perago.protocol.ports import Delivery
 from perago.testing import (
     fails,
@@ -127,7 +129,7 @@ def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(
     world.clock.advance(60)
     assert world.head.id == world.ref
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
 
@@ -141,7 +143,7 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
     if hard:
         world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
     die_at_merge(world, world.deliver(), lands_late(world.clock, 90))
-    output = completed(world.run(world.job(body), world.poll()))
+    output = completed(world.run(world.job(body), world.claim()))
     after = world.contents()
     world.clock.advance(120)
     assert world.contents() == after
@@ -153,9 +155,42 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
 def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: InMemoryWorld) -> None:
     """A no-op that did not wait would complete just before the commit appears."""
     die_at_merge(world, world.deliver(), lands_late_resolved(world.clock, 62))
-    output = completed(world.run(world.job(nothing), world.poll()))
+    output = completed(world.run(world.job(nothing), world.claim()))
     world.clock.advance(120)
     assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_a_merge_that_is_landing_is_waited_for_though_its_dead_owner_withdrew_its_licence(
+    world: InMemoryWorld,
+) -> None:
+    """Only the tag of the withdrawal is left to tell of it."""
+    delivery = world.deliver()
+    world.faults.inject("lake.merge", lands_late_resolved(world.clock, 62))
+    with ExitStack() as outages:
+
+        def died(_: Call) -> NoReturn:
+            outages.enter_context(world.faults.outage("lake"))
+            raise Died
+
+        world.faults.inject("lake.get_head", died, skip=2)
+        with pytest.raises(Died):
+            world.run(world.job(NEW), delivery)
+    assert world.staging_branches == []
+    world.clock.advance(60)
+    world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
+    output = completed(world.run(world.job(nothing), world.claim()))
+    world.clock.advance(120)
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_an_empty_licence_leaves_its_tag_too(world: InMemoryWorld) -> None:
+    """The relocation back of a dead no-op may still be landing."""
+    delivery = world.deliver()
+    dead = Execution(delivery.claim, "dead")
+    world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
+    completed(world.run(world.job(nothing), delivery))
+    (tag,) = world.tags
+    assert is_withdrawn_tag_of(delivery.claim.attempt.logical, tag)
 
 
 def test_an_execution_whose_licence_was_withdrawn_is_stale(world: InMemoryWorld) -> None:
@@ -252,7 +287,7 @@ def test_a_relocation_that_arrives_after_its_licence_was_withdrawn_never_lands(
     world.clock.advance(60)
     assert world.head.id == head
     world.conductor.decide(retry.claim.attempt.workflow_instance_id)
-    completed(world.run(world.job(writes(newer=b"1")), world.poll()))
+    completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
 

@@ -132,7 +132,7 @@ def test_a_later_attempts_publication_is_never_relocated_over(
     old = world.deliver()
     world.clock.advance(60)
     world.conductor.decide(old.claim.attempt.workflow_instance_id)
-    later = world.poll()
+    later = world.claim()
     completed(world.run(world.job(writes(later=b"1")), later))
     head = world.head.id
     task = world.conductor.workflow(old.claim.attempt.workflow_instance_id).tasks[0]
@@ -148,7 +148,7 @@ def test_a_rerun_of_the_same_task_id_counts_as_later(world: InMemoryWorld) -> No
     attempt = old.claim.attempt
     world.conductor.terminate(attempt.workflow_instance_id)
     world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
-    completed(world.run(world.job(writes(later=b"1")), world.poll()))
+    completed(world.run(world.job(writes(later=b"1")), world.claim()))
     head = world.head.id
     task = world.conductor.workflow(attempt.workflow_instance_id).tasks[0]
     task.status, task.worker_id = "IN_PROGRESS", old.claim.token
@@ -162,7 +162,7 @@ def test_a_rerun_replaces_what_its_first_run_published(world: InMemoryWorld) -> 
     completed(world.run(world.job(writes(old=b"1")), delivery))
     world.conductor.terminate(attempt.workflow_instance_id)
     world.conductor.rerun(attempt.workflow_instance_id, attempt.task_id)
-    completed(world.run(world.job(writes(new=b"1")), world.poll()))
+    completed(world.run(world.job(writes(new=b"1")), world.claim()))
     assert "data/new" in world.contents()
     assert "data/old" not in world.contents()
 

@@ -239,7 +239,7 @@ def test_after_a_crash_at_any_call_the_retry_publishes_its_own_result_alone(
         world.run(world.spark_job(body), delivery)
     world.clock.advance(world.settings.response_timeout_seconds)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
-    retry = world.poll()
+    retry = world.claim()
     output = completed(world.run(world.spark_job(lambda space: space.write("c", b"3")), retry))
     assert output["workspace"]["ref"] == world.head.id
     assert world.head.parents == (world.ref,)

@@ -219,7 +219,7 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         ("PERAGO_LOG_FORMAT", "xml"),
         ("PERAGO_LOG_LEVEL", "loud"),
         ("PERAGO_PUBLISH_FENCE", "none"),
-        ("PERAGO_REPLACEMENT", "off"),
+        ("PERAGO_REPLACEMENT", "never"),
     ],
 )
 def test_a_wrong_value_is_one_problem_at_its_variable(

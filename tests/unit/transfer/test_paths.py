@@ -95,7 +95,7 @@ def test_an_object_with_content_whose_key_ends_in_a_slash_is_refused() -> None:
 
 
 def test_keys_beside_their_own_children_fail_with_one_error_that_lists_every_bad_key() -> None:
-    """The peer's weakness 12: ``dir/``, ``a//b`` and ``a`` beside ``a/b`` misreported."""
+    """``dir/``, ``a//b`` and ``a`` beside ``a/b`` are each told for what they are."""
     listed = ["a", "a/b", "a/c/d", "dir/", "dir/x", "e//f", "../g", "h", "h/", "fine"]
     assert bad_keys(projection_of(*listed)) == {"a/b", "a/c/d", "e//f", "../g", "h/"}
 

@@ -39,7 +39,7 @@ def test_the_directory_is_named_after_task_and_execution_and_its_data_folder_is_
 
 
 def test_the_marker_is_not_in_the_folder_that_guardrail_globs_see(tmp_path: Path) -> None:
-    """The peer's weakness 11: its marker file is counted by guardrail globs."""
+    """A marker among the data would be counted by the globs of guardrails."""
     with local_directory(tmp_path, an_execution()) as made:
         assert list(made.data.rglob("*")) == []
         assert (made.path / ".perago-attempt.json").is_file()

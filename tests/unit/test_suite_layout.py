@@ -1,0 +1,57 @@
+"""How the suite is built: helpers in ``support``, tests that know nothing of each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+SUPPORT = TESTS / "support"
+MODULES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("*.py"))
+# The model, with tests beside it, and the soak are programs of their own.
+HELPERS = {"support", "model", "soak"}
+FOLDERS = {path.name for path in TESTS.iterdir() if path.is_dir()} - HELPERS
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The name of every module that is imported, also inside a function."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+
+
+def is_of_the_suite(name: str) -> bool:
+    """Whether a module is a test, a conftest, or lies beside one."""
+    first, last = name.partition(".")[0], name.rpartition(".")[2]
+    of_a_test = first in FOLDERS or last.startswith(("test_", "conftest"))
+    return of_a_test or name.startswith((".", "tests"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_nothing_is_imported_from_a_test_or_a_conftest(module: Path) -> None:
+    found = set(imported(ast.parse((TESTS / module).read_text(encoding="utf-8"))))
+    assert {name for name in found if is_of_the_suite(name)} == set()
+
+
+def test_the_rule_knows_what_it_is_about() -> None:
+    source = "from integration.worker.conftest import site\nimport unit.test_x\nfrom . import y\n"
+    assert [is_of_the_suite(name) for name in imported(ast.parse(source))] == [True] * 3
+    assert not any(map(is_of_the_suite, ("support.workers", "perago.testing", "contextlib")))
+
+
+def test_a_folder_of_tests_holds_tests_and_their_conftests_only() -> None:
+    helpers = [
+        path
+        for path in MODULES
+        if path.parts[0] not in HELPERS and not path.name.startswith(("test_", "conftest"))
+    ]
+    assert helpers == []
+
+
+def test_no_helper_is_a_test() -> None:
+    assert [path for path in SUPPORT.rglob("*.py") if path.name.startswith("test_")] == []
