@@ -20,6 +20,7 @@ _FREEZE = (1.0, 10.0)
 _AWAY = (1.0, 5.0)
 _LATE = (1.0, 15.0)
 _NTH = 25
+_KEEP_SECONDS = 1.0
 WEIGHTS = {
     "network fault": 60,
     "executor killed": 12,
@@ -55,7 +56,11 @@ class Chaos:
         self._fleet = fleet
         self._chooser = random.Random(seed + 1)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos")
+        self._threads = [
+            threading.Thread(target=self._run, name="chaos"),
+            # Apart from it: starting a worker takes a while, and faults go on meanwhile.
+            threading.Thread(target=self._keep_workers, name="keeper"),
+        ]
         self.happened: list[Happened] = []
         self._actions: dict[str, Callable[[], str | None]] = {
             "network fault": self._network_fault,
@@ -68,12 +73,14 @@ class Chaos:
         }
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Stop, and wait until what was going wrong is over."""
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for proxy in self._fleet.proxies.values():
             proxy.clear()
             proxy.await_late(_LATE[1] + 5)
@@ -90,6 +97,9 @@ class Chaos:
                 continue
             if kind is not None:
                 self.happened.append(Happened(begun, kind))
+
+    def _keep_workers(self) -> None:
+        while not self._stop.wait(_KEEP_SECONDS):
             self._fleet.note_workers_that_ended()
             self._fleet.note_processes()
             if len(self._fleet.alive()) < WORKERS:

@@ -66,6 +66,7 @@ class Fleet:
     def start_worker(self) -> None:
         """Start one; faults may hit its start, which then is tried again."""
         for _ in range(_STARTS):
+            number = len(self.site.workers)
             try:
                 worker = self.site.start(
                     LAKECTL_SERVER_ENDPOINT_URL=self.proxies["lakefs"].url,
@@ -74,6 +75,7 @@ class Fleet:
                     slots=SLOTS,
                 )
             except AssertionError:
+                self.site.workers[number].end_all()
                 continue
             with self._lock:
                 self.workers.append(worker)

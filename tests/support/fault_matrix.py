@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow.parquet as pq
 
@@ -174,11 +174,9 @@ class Contents:
 class Scene:
     """A world whose clients reach both servers through proxies, and the task that runs in it."""
 
-    def __init__(
-        self, kind: Kind, world: RealWorld, proxies: dict[ServerName, FaultProxy], beats: Any
-    ) -> None:
-        self.kind, self.world, self.proxies, self._beats = kind, world, proxies, beats
-        self.inspector = Inspector(world.servers)
+    def __init__(self, kind: Kind, world: RealWorld, proxies: dict[ServerName, FaultProxy]) -> None:
+        self.kind, self.world, self.proxies = kind, world, proxies
+        self.inspector, self.contents = Inspector(world.servers), Contents(world.servers)
         self.raised: list[str] = []
         self.attempts = 0
 
@@ -210,7 +208,7 @@ class Scene:
         self._drive(workflow)
         for proxy in self.proxies.values():
             proxy.await_late(30)
-        return workflow, self.raised + self._judge(workflow)
+        return workflow, self.raised + self.judge(workflow)
 
     def _drive(self, workflow: str) -> None:
         """Be the worker and, for timeouts, Conductor's sweeper."""
@@ -233,13 +231,16 @@ class Scene:
         if delivery is None:
             return
         self.attempts += 1
-        with Heartbeat(self._beats, delivery.claim, _LEASE_SECONDS[self.kind] / 3):
+        # Past the proxy: when it beats depends on the machine, and the calls must not.
+        beats = world.servers.conductor
+        with Heartbeat(beats, delivery.claim, _LEASE_SECONDS[self.kind] / 3):
             outcome = world.run(job, delivery)
         report(world.conductor, delivery.claim, outcome, [], seconds=_REPORT_SECONDS)
 
-    def _judge(self, workflow: str) -> list[str]:
-        world, contents = self.world, Contents(self.world.servers)
-        check = contents.check_tree if self.kind == "file" else contents.check_table
+    def judge(self, workflow: str) -> list[str]:
+        """What is wrong after a workflow has ended, read past the proxies."""
+        world = self.world
+        check = self.contents.check_tree if self.kind == "file" else self.contents.check_table
         target = Target(world.repository, "main", world.ref)
         kept = {
             str(event.details["branch"])
@@ -287,11 +288,10 @@ def scene(kind: Kind, servers: Servers, remote: str, root: Path) -> Iterator[Sce
         to_conductor = ConductorConnection(conductor.url, read_timeout=_READ_SECONDS)
         control, objects = LakeFSControl(to_lakefs), LakeFSObjects(to_lakefs)
         attempts = ConductorAttempts(to_conductor)
-        beats = ConductorAttempts(to_conductor, tries=1)
-        for client in (control, objects, attempts, beats):
+        for client in (control, objects, attempts):
             closing.callback(client.close)
         world.control, world.objects, world.conductor = control, objects, attempts
-        yield Scene(kind, world, {"lakefs": lakefs, "conductor": conductor}, beats)
+        yield Scene(kind, world, {"lakefs": lakefs, "conductor": conductor})
 
 
 def record_calls(kind: Kind, servers: Servers, remote: str, root: Path) -> list[Call]:

@@ -77,7 +77,8 @@ class Inspector:
                 f"{task['status']}: {task.get('reasonForIncompletion')}"
                 for task in workflow["tasks"]
             ]
-            return [f"the workflow is {workflow['status']}: {reasons}"]
+            why = workflow.get("reasonForIncompletion")
+            return [f"the workflow is {workflow['status']} ({why}): {reasons}"]
         wrong, at = self._walk(workflow["tasks"], target, check_content)
         head = self.head(target)
         if head != at:
