@@ -46,7 +46,7 @@ _LANDING_SECONDS = 1.0
 _LEASE_SECONDS: dict[Kind, int] = {"file": 8, "spark": 15}
 _REPORT_SECONDS = 8.0
 # Long enough for the retry to have completed when the request arrives.
-_LATE_SECONDS: dict[Kind, float] = {"file": 5.0, "spark": 12.0}
+_LATE_SECONDS: dict[Kind, float] = {"file": 5.0, "spark": 6.0}
 _CELL_SECONDS = 90.0
 _RETRIES = 5
 
