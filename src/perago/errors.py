@@ -12,6 +12,7 @@ PeragoError
 ├── TaskTerminalError            raised by an author: no retry will help
 ├── BodyError                    the body (or a guardrail) tried to end the process
 ├── BodyTimeoutError             the body ran past its deadline
+├── AttemptTimeoutError          the whole attempt ran past its deadline
 ├── ExecutorDiedError            the process that ran the body ended
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
@@ -142,6 +143,13 @@ class BodyTimeoutError(PeragoError):
 
     code = "PRG-304"
     hint = "Raise the deadline in TimeoutPolicy, or make the task do less."
+
+
+class AttemptTimeoutError(PeragoError):
+    """The attempt, from its claim on, ran past its deadline."""
+
+    code = "PRG-307"
+    hint = "Raise attempt_seconds in TimeoutPolicy; the log says how long each phase took."
 
 
 class ExecutorDiedError(PeragoError):

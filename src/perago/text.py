@@ -1,12 +1,16 @@
-"""Cut and mask text for people: one shortener, one mask."""
+"""Cut, list and mask text for people: bounded, and always valid UTF-8."""
 
 from __future__ import annotations
 
+import heapq
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 MASK = "********"
 _LONGEST_VALUE = 80
+_LONGEST_NAME = 300
+_MOST_LINES = 20
 
 
 def shorten(text: str, limit: int) -> str:
@@ -32,3 +36,37 @@ def shorten_value(value: Any, limit: int = _LONGEST_VALUE) -> str:
     except TypeError:
         text = repr(value)
     return shorten(text, limit)
+
+
+def as_utf8(text: str) -> str:
+    """Escape the lone surrogates of a text: names on disk need not be valid UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def show_path(path: str) -> str:
+    """Write a path or a key as it is, valid as UTF-8 and cut to a length for messages."""
+    return shorten(as_utf8(path), _LONGEST_NAME)
+
+
+def quote_path(path: str) -> str:
+    """Write a path or a key in quotes, without control characters and cut for messages."""
+    return shorten(repr(path), _LONGEST_NAME)
+
+
+def first_lines(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[int, str]:
+    """Count lines, and return the first of them in order, indented, with how many follow.
+
+    Only the lines that are shown are held in memory.
+    """
+    count = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal count
+        for line in lines:
+            count += 1
+            yield line
+
+    shown = heapq.nsmallest(most, counted())
+    if count > most:
+        shown.append(f"… and {count - most} more")
+    return count, "\n".join(f"  {line}" for line in shown)

@@ -21,8 +21,8 @@ from perago.protocol.workspace import StagingBranch
 from perago.transfer.inventory import Projection
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import build_sync_plan
+from perago.transfer.removal import remove_tree
 from perago.transfer.scan import scan
-from perago.transfer.workspaces import remove_tree
 from support import madeup
 from support.engines import Engines
 from support.lake_repository import LakeRepository

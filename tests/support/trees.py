@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -47,3 +51,23 @@ def tree_of(files: dict[str, StatRecord], folders: set[str] | None = None) -> Lo
 def contents(folder: Path) -> dict[str, bytes]:
     """What a folder holds, by path."""
     return {path: (folder / path).read_bytes() for path in scan(folder).files}
+
+
+@contextmanager
+def deep_folder(root: Path, levels: int, name: str = "d") -> Iterator[Path]:
+    """Nest folders below ``root``; at the end remove them, which pytest's own cleanup cannot.
+
+    Made by descending, so that the path may be longer than the system takes.
+    """
+    before = Path.cwd()
+    try:
+        os.chdir(root)
+        for _ in range(levels):
+            Path(name).mkdir()
+            os.chdir(name)
+        Path("file").touch()
+        os.chdir(before)
+        yield root
+    finally:
+        os.chdir(before)
+        subprocess.run(["rm", "-rf", str(root / name)], check=True, timeout=60)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from perago.text import shorten, shorten_line, shorten_line_start, shorten_value
+from perago.text import (
+    as_utf8,
+    first_lines,
+    quote_path,
+    shorten,
+    shorten_line,
+    shorten_line_start,
+    shorten_value,
+    show_path,
+)
 
 
 def test_a_text_within_the_limit_is_unchanged() -> None:
@@ -23,3 +32,22 @@ def test_a_value_is_one_line_of_json_or_its_representation() -> None:
     assert shorten_value({"a": ["ü", None]}) == '{"a": ["ü", null]}'
     assert shorten_value({1}) == "{1}"
     assert shorten_value("x" * 100, 4) == '"xx…'
+
+
+def test_lone_surrogates_are_escaped_and_other_text_is_unchanged() -> None:
+    assert as_utf8("caf\udce9 ü\n") == "caf\\udce9 ü\n"
+    assert show_path("caf\udce9") == "caf\\udce9"
+    assert quote_path("a\n\udce9") == "'a\\n\\udce9'"
+
+
+def test_paths_in_messages_are_cut() -> None:
+    assert len(show_path("d/" * 5000)) == len(quote_path("\x00" * 5000)) == 300
+
+
+def test_many_lines_are_counted_and_the_first_in_order_are_shown() -> None:
+    assert first_lines([]) == (0, "")
+    assert first_lines(["b", "a"]) == (2, "  a\n  b")
+    assert first_lines((str(number) for number in range(9, -1, -1)), 2) == (
+        10,
+        "  0\n  1\n  … and 8 more",
+    )

@@ -16,6 +16,10 @@ Replacement = Literal["provenance", "head-state", "off"]
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
 # A merge whose HEAD is the merge base takes milliseconds; LakeFS retries its write up to ten times.
 DEFAULT_LANDING_SECONDS = 5.0
+RELOCATE_TIMEOUT_SECONDS = 30.0
+# The small requests of publishing, each with a time limit of its own: reads, tags, the fence, the
+# withdrawal of licences, the read-back; and the removal of the directory.
+_SMALL_REQUESTS_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,16 @@ class Job:
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
     # The time that a merge may take in LakeFS once it has resolved its source.
     landing_seconds: float = DEFAULT_LANDING_SECONDS
+
+    @property
+    def publish_window_seconds(self) -> float:
+        """The time from the fence that lets an execution publish until its outcome.
+
+        Requests have time limits of their own; this is for an execution that hangs all the same.
+        Requests of withdrawn licences are waited for before the fence, and a lost reply after it.
+        """
+        moving = max(self.merge_timeout_seconds, RELOCATE_TIMEOUT_SECONDS)
+        return moving + 2 * self.landing_seconds + _SMALL_REQUESTS_SECONDS
 
     @property
     def kind(self) -> Literal["file", "spark", "plain"]:

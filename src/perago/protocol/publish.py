@@ -35,7 +35,7 @@ from perago.protocol.fences import (
     build_workspace_publication_plan,
 )
 from perago.protocol.identity import Execution
-from perago.protocol.job import Policy
+from perago.protocol.job import RELOCATE_TIMEOUT_SECONDS, Policy
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.ports import Clock, Lake
@@ -43,7 +43,6 @@ from perago.protocol.provenance import assert_replaceable
 from perago.protocol.record import EXPECTED_HEAD, Record, read_record
 from perago.protocol.workspace import Commit, StagedWorkspace, WorkspaceInput
 
-_RELOCATE_TIMEOUT_SECONDS = 30.0
 _READ_AGAIN_SECONDS = 0.5
 
 
@@ -158,7 +157,7 @@ class Publisher:
         # A licence is made before the last attempt fence, never after it: one made later, by an
         # execution that was frozen in between, would have escaped its withdrawal.
         licence.ensure()
-        timeout = self.fence.check().bound(_RELOCATE_TIMEOUT_SECONDS, "relocate the target")
+        timeout = self.fence.check().bound(RELOCATE_TIMEOUT_SECONDS, "relocate the target")
         head = self.lake.get_head(space.repository, space.branch)
         if head.id != abandoned.id:
             raise PublishFenceError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from perago.protocol.workspace import Commit
 
 EXPECTED_HEAD = "perago.expected_head"
 _PREFIX = "perago."
+_NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +76,22 @@ class Record:
 
 
 def read_record(commit: Commit) -> Record | None:
-    """The record of a commit, or None where a person or another tool made it."""
+    """The record of a commit, or None where a person or another tool made or damaged it."""
     raw = {
         key.removeprefix(_PREFIX): value
         for key, value in commit.metadata.items()
         if key.startswith(_PREFIX)
     }
+    if not all(isinstance(value, str) for value in raw.values()):
+        return None
     try:
         return Record(
             workflow_instance_id=raw["workflow_instance_id"],
             reference_name=raw["reference_name"],
-            iteration=int(raw["iteration"]),
+            iteration=_read_number(raw["iteration"]),
             task_id=raw["task_id"],
-            retry_count=int(raw["retry_count"]),
-            scheduled_ms=int(raw["scheduled_ms"]),
+            retry_count=_read_number(raw["retry_count"]),
+            scheduled_ms=_read_number(raw["scheduled_ms"]),
             claim=raw["claim"],
             execution_id=raw["execution_id"],
             ref=raw["ref"],
@@ -96,6 +100,13 @@ def read_record(commit: Commit) -> Record | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def _read_number(text: str) -> int:
+    """Read a number as ``Record.metadata`` writes it; raises ``ValueError`` for anything else."""
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError("not a number of a record")
+    return int(text)
 
 
 def hash_params(params: dict[str, Any]) -> str:

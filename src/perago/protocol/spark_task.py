@@ -25,9 +25,9 @@ from perago.protocol.leftovers import Boundary
 from perago.protocol.ports import SparkExecution
 from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
+from perago.text import first_lines, quote_path
 
 _MOST_DELETES = 1000
-_MOST_SHOWN = 20
 # Tasks of an interrupted job clear up behind themselves for some seconds after its end.
 _PASSES_AFTER_INTERRUPT = 10
 _QUIET_PASSES = 2
@@ -173,16 +173,14 @@ class _Writable(_Run):
         found = self.ports.objects.changes(
             staged.repository, self.pinned.workspace.ref, staged.commit
         )
-        refused = [
-            f"  {change.key!r} ({change.kind}): {why}"
+        refused, shown = first_lines(
+            f"{quote_path(change.key)} ({change.kind}): {why}"
             for change in found
             if (why := boundary.refusal(change))
-        ]
+        )
         if refused:
-            shown = refused[:_MOST_SHOWN]
-            shown += ["  …"] if len(refused) > _MOST_SHOWN else []
             raise ProjectionError(
-                f"{len(refused)} changes cannot be published:\n" + "\n".join(shown),
+                f"{refused} changes cannot be published:\n{shown}",
                 hint="Write below workspace.output() only, and wait in the body for every job "
                 "that it starts.",
             )

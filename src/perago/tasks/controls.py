@@ -37,7 +37,8 @@ class TimeoutPolicy:
 
     ``response_seconds`` is the lease: a worker that is silent for that long loses the attempt.
     ``total_seconds`` counts from the start and cannot be extended (0: no limit).
-    ``body_seconds`` is the deadline of the body itself (None: no limit).
+    ``body_seconds`` is the deadline of the body itself, and ``attempt_seconds`` that of the whole
+    attempt, from its claim until it may publish (None: no limit).
     """
 
     response_seconds: int = 600
@@ -45,6 +46,7 @@ class TimeoutPolicy:
     poll_seconds: int = 0
     action: TimeoutAction = "TIME_OUT_WF"
     body_seconds: float | None = None
+    attempt_seconds: float | None = None
 
     def problems(self) -> Iterator[str]:
         wrong = [*_whole(self, "response_seconds", 1), *_whole(self, "total_seconds", 0)]
@@ -53,12 +55,19 @@ class TimeoutPolicy:
         yield from _one_of(self, "action", ("RETRY", "TIME_OUT_WF", "ALERT_ONLY"))
         if not wrong and 0 < self.total_seconds < self.response_seconds:
             yield "TimeoutPolicy: total_seconds must be 0 or at least response_seconds"
-        body = self.body_seconds
-        if body is not None and (not _is_seconds(body) or body == 0):
+        bad = [name for name in ("body_seconds", "attempt_seconds") if not self._is_deadline(name)]
+        for name in bad:
             yield (
-                "TimeoutPolicy.body_seconds must be a number above 0, or None for no deadline, "
-                f"not {body!r}"
+                f"TimeoutPolicy.{name} must be a number above 0, or None for no deadline, "
+                f"not {getattr(self, name)!r}"
             )
+        body, attempt = self.body_seconds, self.attempt_seconds
+        if not bad and body is not None and attempt is not None and body > attempt:
+            yield "TimeoutPolicy: body_seconds must not be longer than attempt_seconds"
+
+    def _is_deadline(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is None or (_is_seconds(value) and value > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from perago.errors import GuardrailViolation
 from perago.tasks.globs import compile_glob, glob_problem, relative_path_problem
 from perago.tasks.spark import SparkWorkspace
+from perago.text import show_path
 
 _SHOWN = 5
 # The modules of the functions that build guardrails; the functions are no guardrails.
@@ -88,10 +89,11 @@ class CountGlob:
                 f"{self.pattern!r} matches {len(found)} files, at least {self.min_count} required"
             )
         if self.max_count is not None and len(found) > self.max_count:
-            shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+            shown = ", ".join(map(show_path, found[:_SHOWN]))
+            more = ", …" if len(found) > _SHOWN else ""
             raise GuardrailViolation(
                 f"{self.pattern!r} matches {len(found)} files, at most {self.max_count} allowed: "
-                f"{shown}"
+                f"{shown}{more}"
             )
 
     def problem(self) -> str | None:
@@ -193,13 +195,20 @@ def check_spark(guardrails: Sequence[Guardrail], workspace: SparkWorkspace) -> N
 
 
 def _files_below(folder: Path) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder, onerror=_raise):
-        folders.sort()
-        relative = Path(parent).relative_to(folder).as_posix()
-        start = "" if relative == "." else relative + "/"
-        yield from (start + name for name in sorted(names))
+    """List the files below a folder, those of a folder before those of the folders in it.
 
-
-def _raise(error: OSError) -> None:
-    """Raise for a folder that cannot be read, which must not count as empty."""
-    raise error
+    Without recursion, because a body may nest folders very deep. A folder that cannot be read
+    raises ``OSError``: it must not count as empty.
+    """
+    waiting = [""]
+    while waiting:
+        start = waiting.pop()
+        with os.scandir(f"{folder}/{start}") as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        # A link to a folder is neither a file nor a folder to look into.
+        yield from (start + entry.name for entry in entries if not entry.is_dir())
+        waiting += [
+            f"{start}{entry.name}/"
+            for entry in reversed(entries)
+            if entry.is_dir(follow_symlinks=False)
+        ]

@@ -59,13 +59,21 @@ def build_taskdef(definition: TaskDefinition) -> dict[str, Any]:
 def taskdef_warnings(definition: TaskDefinition) -> list[str]:
     """Warn about a TaskDef that is valid but likely to fail."""
     budget, timeout = definition.controls.publish_budget, definition.controls.timeout
+    warnings: list[str] = []
     if budget is not None and timeout.response_seconds < budget.total_seconds:
-        return [
+        warnings.append(
             f"task {definition.name!r}: responseTimeoutSeconds is {timeout.response_seconds}, "
             f"shorter than the publish budget of {budget.total_seconds:g} s; it must cover the "
             "whole attempt"
-        ]
-    return []
+        )
+    for name in ("body_seconds", "attempt_seconds"):
+        deadline = getattr(timeout, name)
+        if deadline is not None and 0 < timeout.total_seconds < deadline:
+            warnings.append(
+                f"task {definition.name!r}: {name} is {deadline:g}, longer than timeoutSeconds, "
+                f"{timeout.total_seconds}: Conductor ends the attempt first"
+            )
+    return warnings
 
 
 def contract_problems(definition: TaskDefinition) -> list[str]:

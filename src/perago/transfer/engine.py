@@ -19,8 +19,8 @@ from perago.transfer.moving import (
 )
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
+from perago.transfer.removal import remove_tree
 from perago.transfer.scan import FetchedFile, scan
-from perago.transfer.workspaces import remove_tree
 
 
 @dataclass(frozen=True, slots=True)

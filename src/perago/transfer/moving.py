@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
+from perago.text import quote_path, show_path
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file, printable
+from perago.transfer.scan import FetchedFile, StatRecord, hash_file
 
 _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
@@ -73,33 +74,29 @@ def download_partition(
             file.parent.mkdir(parents=True, exist_ok=True)
             made.add(file.parent)
         with memory.take(min(remote.size, _MAX_PER_OBJECT)):
-            fetched[path] = _download_one(store, repository, ref, remote, file, target.landing)
+            pieces = store.read(repository, ref, remote.key, remote.size)
+            fetched[path] = _download_one(memory.guarded(pieces), remote, file, target.landing)
 
     # Large objects first: one that started last would be waited for alone.
     order = sorted(objects, key=lambda item: -item[1].size)
-    run_over(order, fetch, min(threads, len(order)))
+    run_over(order, fetch, min(threads, len(order)), on_error=memory.close)
     return fetched
 
 
 def _download_one(
-    store: ObjectStore,
-    repository: str,
-    ref: str,
-    remote: RemoteObject,
-    destination: Path,
-    landing: Path,
+    pieces: Iterable[memoryview], remote: RemoteObject, destination: Path, landing: Path
 ) -> FetchedFile:
     digest = hashlib.md5(usedforsecurity=False)
     size = 0
     # A unique name: a task that Spark retries never finds the file of the first try.
     fresh = landing / uuid.uuid4().hex
     with fresh.open("xb", buffering=0) as file:
-        for piece in store.read(repository, ref, remote.key, remote.size):
+        for piece in pieces:
             digest.update(piece)
             size += _write_all(file.fileno(), piece)
         if size != remote.size:
             raise BackendUnavailableError(
-                f"object {remote.key!r} has {size} bytes instead of {remote.size}"
+                f"object {quote_path(remote.key)} has {size} bytes instead of {remote.size}"
             )
         fresh.rename(destination)
         # After the rename, which changes the record.
@@ -144,7 +141,7 @@ def upload_partition(
             _upload_one(store, repository, branch, upload, folder / upload.path)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
-    run_over(order, send, min(threads, len(order)))
+    run_over(order, send, min(threads, len(order)), on_error=memory.close)
 
 
 def _upload_one(
@@ -170,7 +167,7 @@ def _assert_as_scanned(source: Path, upload: Upload) -> None:
         now = None
     if now != upload.record:
         raise ProjectionError(
-            f"a file changed while it was being published: {printable(upload.path)}",
+            f"a file changed while it was being published: {show_path(upload.path)}",
             hint="The body must wait for every process and thread it starts.",
         )
 
@@ -187,8 +184,15 @@ def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (keys[start : start + size] for start in range(0, len(keys), size))
 
 
-def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) -> None:
+def run_over(
+    items: Iterable[Item],
+    work: Callable[[Item], None],
+    threads: int,
+    on_error: Callable[[], None] = lambda: None,
+) -> None:
     """Call ``work`` for each item, in threads. The first error stops the rest and is raised.
+
+    ``on_error`` is called after each error, to end what other threads do or wait for.
 
     The threads read the iterable themselves, so that a million items never become a million
     futures. All threads have ended on return, also when the calling thread is interrupted.
@@ -211,6 +215,7 @@ def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) 
                 work(item)
             except BaseException as error:  # noqa: BLE001  raised by the caller's thread
                 errors.append(error)
+                on_error()
 
     pullers = [threading.Thread(target=pull, name="perago-transfer") for _ in range(threads)]
     started: list[threading.Thread] = []
@@ -222,6 +227,7 @@ def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) 
             puller.join()
     except BaseException as error:
         errors.append(error)
+        on_error()
         for puller in started:
             puller.join()
         raise
@@ -229,21 +235,44 @@ def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) 
         raise errors[0]
 
 
+class _StoppedError(Exception):
+    """Another transfer failed; its error is the one that is raised."""
+
+
 class ByteBudget:
-    """Limits the memory of concurrent transfers: each waits until its share is free."""
+    """Limits the memory of concurrent transfers: each waits until its share is free.
+
+    No wait is endless: every holder is in a request, every request has a time limit, and the
+    first that fails closes the budget, which ends all waits.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
         self._freed = threading.Condition()
+        self._closed = False
+
+    def close(self) -> None:
+        """End the waits of other threads, and what they read."""
+        with self._freed:
+            self._closed = True
+            self._freed.notify_all()
+
+    def guarded(self, pieces: Iterable[Item]) -> Iterator[Item]:
+        """Yield pieces until the budget is closed: a large object is not read to its end then."""
+        for piece in pieces:
+            if self._closed:
+                raise _StoppedError
+            yield piece
 
     @contextmanager
     def take(self, amount: int) -> Iterator[None]:
         """Hold ``amount`` of the budget within the block, or all of it if that is less."""
         amount = min(amount, self._limit)
         with self._freed:
-            # Bounded: every holder is in a request, and every request has a timeout.
-            self._freed.wait_for(lambda: self._taken + amount <= self._limit)
+            self._freed.wait_for(lambda: self._closed or self._taken + amount <= self._limit)
+            if self._closed:
+                raise _StoppedError
             self._taken += amount
         try:
             yield

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
+from perago.text import first_lines, quote_path
 from perago.transfer.inventory import Projection, ProjectionEntry, is_action, listing_prefix
 
 _MAX_SEGMENT_BYTES = 255
@@ -43,18 +44,17 @@ class FileSystem:
 
 
 def check_projection(projection: Projection, folder: Path, system: FileSystem) -> None:
-    """Raise one ``ProjectionError`` that names every key that cannot be a file in ``folder``."""
+    """Raise one ``ProjectionError`` for the keys that cannot be files in ``folder``."""
     refuse_keys(_bad_keys(projection, folder, system))
 
 
 def refuse_keys(bad: Iterable[tuple[str, str]]) -> None:
-    """Raise one ``ProjectionError`` that names the bad keys and the reasons, if there are any."""
-    if found := sorted(bad):
-        raise ProjectionError(_message("object keys cannot be files here", found))
+    """Raise one ``ProjectionError`` that counts the bad keys and names the first of them."""
+    _refuse("object keys cannot be files here", bad)
 
 
 def check_publishable(files: Iterable[str], folders: Iterable[str], prefix: str) -> None:
-    """Raise one ``ProjectionError`` that names every file and folder that cannot be an object."""
+    """Raise one ``ProjectionError`` for the files and folders that cannot be objects."""
     names = (*files, *(f"{folder}/" for folder in folders))
     refuse_paths((path, why) for path in names for why in publish_problems(path, prefix))
 
@@ -70,13 +70,14 @@ def publish_problems(path: str, prefix: str) -> Iterator[str]:
 
 
 def refuse_paths(bad: Iterable[tuple[str, str]]) -> None:
-    """Raise one ``ProjectionError`` that names the bad local paths, if there are any."""
-    if found := sorted(bad):
-        raise ProjectionError(_message("local paths cannot be published", found))
+    """Raise one ``ProjectionError`` that counts the bad paths and names the first."""
+    _refuse("local paths cannot be published", bad)
 
 
-def _message(what: str, bad: list[tuple[str, str]]) -> str:
-    return f"{len(bad)} {what}:\n" + "\n".join(f"  {key!r}: {why}" for key, why in bad)
+def _refuse(what: str, bad: Iterable[tuple[str, str]]) -> None:
+    count, shown = first_lines(f"{quote_path(name)}: {why}" for name, why in bad)
+    if count:
+        raise ProjectionError(f"{count} {what}:\n{shown}")
 
 
 def room_in(folder: Path) -> int:
@@ -160,7 +161,7 @@ class SortedNames:
         above = next((f for f in reversed(self._files) if name.startswith(f"{f}/")), None)
         if not entry.is_marker:
             self._files.append(entry.path)
-        return None if above is None else f"{above!r} is a file"
+        return None if above is None else f"{quote_path(above)} is a file"
 
 
 class _Names:
@@ -174,7 +175,7 @@ class _Names:
 
     def add_file(self, path: str) -> str | None:
         other = self._files.setdefault(self._fold(path), path)
-        return None if other == path else f"the file system takes it for {other!r}"
+        return None if other == path else f"the file system takes it for {quote_path(other)}"
 
     def add_folder(self, path: str) -> str | None:
         """Add a folder and those above it; return why it cannot exist, or None."""
@@ -183,13 +184,16 @@ class _Names:
         while path:
             folded = self._fold(path)
             if folded in self._files:
-                why = f"{self._files[folded]!r} is a file"
+                why = f"{quote_path(self._files[folded])} is a file"
                 break
             if folded in self._folders:
                 other, why = self._folders[folded]
                 if other != path:
                     # The scan would find its files under the other spelling.
-                    why = f"the file system takes its folder {path!r} for {other!r}"
+                    why = (
+                        f"the file system takes its folder {quote_path(path)} for "
+                        f"{quote_path(other)}"
+                    )
                 break
             fresh.append(path)
             path = path.rpartition("/")[0]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
+from perago.text import show_path
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.subtrees import WHOLE, Subtree
 
@@ -101,7 +104,7 @@ def refuse_special(specials: Iterable[tuple[str, str]]) -> None:
     """Raise ``ProjectionError`` for the first by path, if there are any."""
     if first := min(specials, default=None):
         path, what = first
-        raise ProjectionError(f"workspace publication does not support {what}: {printable(path)}")
+        raise ProjectionError(f"workspace publication does not support {what}: {show_path(path)}")
 
 
 def level(folder: Path, start: str) -> Iterator[str]:
@@ -117,7 +120,7 @@ def _walk(folder: Path, subtree: Subtree) -> Iterator[tuple[str, os.stat_result]
     waiting = [subtree.start]
     while waiting:
         start = waiting.pop()
-        with os.scandir(_inside(folder, start)) as entries:
+        with _open_folder(folder, start) as entries:
             for entry in entries:
                 path = start + entry.name
                 result = entry.stat(follow_symlinks=False)
@@ -126,19 +129,38 @@ def _walk(folder: Path, subtree: Subtree) -> Iterator[tuple[str, os.stat_result]
                     waiting.append(f"{path}/")
 
 
+@contextmanager
+def _open_folder(folder: Path, start: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Open a folder of a tree; what is too deep to be named by a path cannot be an object."""
+    try:
+        with os.scandir(_inside(folder, start)) as entries:
+            yield entries
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise ProjectionError(
+            f"a folder is nested too deep to be published: {show_path(start)}"
+        ) from None
+
+
 def _inside(folder: Path, start: str) -> str:
     return f"{folder}/{start[:-1]}" if start else str(folder)
 
 
-def printable(path: str) -> str:
-    """Return a path as valid UTF-8, which names on disk need not be."""
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
 def hash_file(path: Path) -> str:
-    """Return the MD5 of a file."""
+    """Return the MD5 of a file.
+
+    Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
+    and a link not followed.
+    """
     digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_itself) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ProjectionError(f"no longer a file: {show_path(str(path))}")
         while piece := file.read(_HASH_PIECE):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _open_itself(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

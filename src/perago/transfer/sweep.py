@@ -18,17 +18,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from perago.protocol.identity import Execution
+from perago.text import as_utf8, quote_path, shorten
 from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.removal import opened_folder
 from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
 
 # Making a directory takes milliseconds; one that is still incomplete after this is abandoned.
 _INCOMPLETE_SECONDS = 600.0
 _LOCK_RETRY_SECONDS = 0.05
+# A start does not wait longer for all removals together; the next sweep goes on.
+_SWEEP_SECONDS = 300.0
+# Longer than any marker that was ever written.
+_MAX_MARKER_BYTES = 1 << 16
+_LONGEST_REASON = 500
 
 
 class Fate(StrEnum):
@@ -67,8 +73,12 @@ class SweepReport:
         return [entry for entry in self.entries if entry.fate is Fate.FAILED]
 
 
-def sweep(root: Path) -> SweepReport:
-    """Remove the directories of ended executions of this host; report failures, raise none."""
+def sweep(root: Path, *, seconds: float = _SWEEP_SECONDS) -> SweepReport:
+    """Remove the directories of ended executions of this host; report failures, raise none.
+
+    A directory whose removal is not finished within the time is reported as a failure.
+    """
+    deadline = time.monotonic() + seconds
     try:
         with os.scandir(root) as entries:
             # A link is never followed: it may lead anywhere.
@@ -77,85 +87,114 @@ def sweep(root: Path) -> SweepReport:
         return SweepReport()
     except OSError as error:
         return SweepReport((Swept(root, Fate.FAILED, str(error)),))
-    return SweepReport(tuple(_sweep_one(folder) for folder in sorted(folders)))
+    return SweepReport(
+        tuple(_sweep_one(folder, seconds=deadline - time.monotonic()) for folder in sorted(folders))
+    )
 
 
-def clear(root: Path, execution: Execution, *, seconds: float = 5.0) -> SweepReport:
+def clear(
+    root: Path, execution: Execution, *, seconds: float = 5.0, removal_seconds: float = 10.0
+) -> SweepReport:
     """Remove the directory of one execution whose processes have ended.
 
     The kernel releases the lock of a killed process shortly after its end, so this waits for it.
     """
     name = directory_name(execution)
     folders = [path for path in (root / name, root / f"{NEW_PREFIX}{name}") if path.is_dir()]
-    return SweepReport(tuple(_sweep_one(folder, wait=seconds, youngest=0.0) for folder in folders))
+    limits = {"wait": seconds, "youngest": 0.0, "seconds": removal_seconds}
+    return SweepReport(tuple(_sweep_one(folder, **limits) for folder in folders))
 
 
-def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _INCOMPLETE_SECONDS) -> Swept:
+def _sweep_one(
+    folder: Path, *, seconds: float, wait: float = 0.0, youngest: float = _INCOMPLETE_SECONDS
+) -> Swept:
     try:
-        kept = _kept(folder, youngest)
-        if kept is not None:
-            return kept
-        with _locked(folder, wait) as locked:
-            if not locked:
-                return Swept(folder, Fate.LIVE, "an execution holds its lock")
-            remove_directory(folder)
-    except OSError as error:
+        with opened_folder(folder) as top:
+            kept = _kept(folder, top, youngest)
+            if kept is not None:
+                return kept
+            with _locked(top, wait) as locked:
+                if not locked:
+                    return Swept(folder, Fate.LIVE, "an execution holds its lock")
+                remove_directory(folder, top, seconds=seconds)
+    except Exception as error:  # noqa: BLE001  one directory never ends the sweep of the others
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
             return Swept(folder, Fate.GONE)
-        return Swept(folder, Fate.FAILED, f"{type(error).__name__}: {error}")
+        reason = as_utf8(f"{type(error).__name__}: {error}")
+        return Swept(folder, Fate.FAILED, shorten(reason, _LONGEST_REASON))
     return Swept(folder, Fate.REMOVED)
 
 
-def _kept(folder: Path, youngest: float) -> Swept | None:
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """What a sweep needs of a marker; None for a number that is missing or is none."""
+
+    host: str
+    boot: int | None
+    pid: int | None
+
+
+def _kept(folder: Path, top: int, youngest: float) -> Swept | None:
     """Return why a directory is kept whatever the state of its lock, or None."""
-    marker = _read_marker(folder)
+    marker = _read_marker(top)
     incomplete = folder.name.startswith(NEW_PREFIX)
-    if marker is None and not (incomplete and _holds_no_data(folder)):
+    if marker is None and not (incomplete and _holds_no_data(top)):
         return Swept(folder, Fate.UNMARKED, f"no readable {ATTEMPT_MARKER}")
-    if marker is not None and marker.get("host") != socket.gethostname():
-        return Swept(folder, Fate.FOREIGN, f"made on host {marker.get('host')!r}")
-    if incomplete and time.time() - folder.lstat().st_mtime < youngest:
+    if marker is not None and marker.host != socket.gethostname():
+        return Swept(folder, Fate.FOREIGN, f"made on host {quote_path(marker.host)}")
+    # A marked directory is locked as long as it is being made or removed: the lock decides.
+    if marker is None and time.time() - os.fstat(top).st_mtime < youngest:
         return Swept(folder, Fate.YOUNG, "possibly being made or removed")
     return None
 
 
-def _read_marker(folder: Path) -> dict[str, Any] | None:
+def _read_marker(top: int) -> _Marker | None:
+    """Read the marker of an open directory; None if there is none or it is damaged."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(folder / ATTEMPT_MARKER, flags)
+        descriptor = os.open(ATTEMPT_MARKER, flags, dir_fd=top)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        try:
-            marker = json.loads(file.read(1 << 16))
-        except ValueError:  # killed while writing it
-            return None
-    return marker if isinstance(marker, dict) and "execution_id" in marker else None
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.read(descriptor, _MAX_MARKER_BYTES) if is_file else b""
+    finally:
+        os.close(descriptor)
+    try:
+        marker = json.loads(text)
+    # Killed while writing it, or damaged: no JSON, not UTF-8, nested too deep.
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(marker, dict) or "execution_id" not in marker:
+        return None
+    host, boot, pid = (marker.get(name) for name in ("host", "boot", "pid"))
+    if not isinstance(host, str):
+        return None
+    return _Marker(host, boot if type(boot) is int else None, pid if type(pid) is int else None)
 
 
-def _holds_no_data(folder: Path) -> bool:
+def _holds_no_data(top: int) -> bool:
     """Return whether a directory holds nothing but its marker and its lock."""
-    return {entry.name for entry in folder.iterdir()} <= {LOCK_FILE, ATTEMPT_MARKER}
+    with os.scandir(top) as entries:
+        return all(entry.name in {LOCK_FILE, ATTEMPT_MARKER} for entry in entries)
 
 
 @contextmanager
-def _locked(folder: Path, wait: float) -> Iterator[bool]:
+def _locked(top: int, wait: float) -> Iterator[bool]:
     """Hold the lock of a directory within the block; yield False if another process holds it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(folder / LOCK_FILE, flags)
+        descriptor = os.open(LOCK_FILE, flags, dir_fd=top)
     except FileNotFoundError:
-        yield not _owner_may_live(folder)
+        yield not _owner_may_live(top)
         return
     try:
         taken = _take(descriptor, wait)
         if taken:
             # Another sweeper may have removed the file after it was opened and before the lock.
-            current = (folder / LOCK_FILE).lstat()
+            current = os.stat(LOCK_FILE, dir_fd=top, follow_symlinks=False)
             if not os.path.samestat(current, os.fstat(descriptor)):
-                raise FileNotFoundError(f"the lock of {folder} was replaced")
+                raise FileNotFoundError("the lock was replaced")
         yield taken
     finally:
         os.close(descriptor)
@@ -174,10 +213,12 @@ def _take(descriptor: int, wait: float) -> bool:
             return True
 
 
-def _owner_may_live(folder: Path) -> bool:
+def _owner_may_live(top: int) -> bool:
     """Return whether the process named by the marker may run, where there is no lock file."""
-    marker = _read_marker(folder)
-    if marker is None or marker.get("boot") != int(psutil.boot_time()):
+    marker = _read_marker(top)
+    if marker is None or marker.boot not in {None, int(psutil.boot_time())}:
         return False
-    pid = marker.get("pid")
-    return not isinstance(pid, int) or psutil.pid_exists(pid)
+    try:
+        return marker.pid is None or psutil.pid_exists(marker.pid)
+    except OverflowError:  # no process has such a number
+        return False

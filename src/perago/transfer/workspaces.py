@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,8 +20,10 @@ from perago.errors import ProjectionError
 from perago.protocol.identity import Execution
 from perago.protocol.ports import Changes
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.text import as_utf8, show_path
 from perago.transfer.engines import Fetched, Plan, TransferEngine
 from perago.transfer.inventory import ATTEMPT_MARKER, Source
+from perago.transfer.removal import empty_folder, opened_folder
 
 _log = logging.getLogger(__name__)
 _DATA = "data"
@@ -30,6 +31,8 @@ _UNSAFE = re.compile(r"[^0-9A-Za-z_.-]+")
 LOCK_FILE = ".perago-lock"
 # Begins the name of a directory that is incomplete: being made, or being removed.
 NEW_PREFIX = ".new-"
+# An outcome waits for the removal of its directory no longer than this; a sweep removes the rest.
+_REMOVAL_SECONDS = 5.0
 
 
 class LocalWorkspace:
@@ -112,6 +115,8 @@ class LocalDirectory:
 def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory]:
     """Make ``<root>/<task_id>-<execution_id>/``, locked; remove it at the end.
 
+    The removal is bounded: what is left of a very large directory is removed by a later sweep.
+
     It is prepared under another name and renamed when it is locked and marked, so that a sweep
     of the root never finds one that looks abandoned while it is being made.
     """
@@ -127,14 +132,13 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
             fresh / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
         held.callback(os.close, lock_fd)
-        held.callback(_remove, fresh)
+        held.callback(_remove_first, final, fresh)
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_marker(fresh, execution)
         (fresh / _DATA).mkdir(mode=0o700)
         data_fd = os.open(fresh / _DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         held.callback(os.close, data_fd)
         fresh.rename(final)
-        held.callback(_remove, final)
         yield LocalDirectory(final, final / _DATA, data_fd)
 
 
@@ -160,69 +164,40 @@ def _write_marker(folder: Path, execution: Execution) -> None:
     path.write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
 
 
-def _remove(folder: Path) -> None:
+def _remove_first(*folders: Path) -> None:
+    """Remove the first of these folders that exists. Cleanup never changes a result."""
+    folder = next((path for path in folders if os.path.lexists(path)), None)
+    if folder is None:
+        return
     try:
-        remove_directory(folder)
+        with opened_folder(folder) as top:
+            remove_directory(folder, top, seconds=_REMOVAL_SECONDS)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
             return
-        # Cleanup never changes a result; the next start sweeps again.
-        _log.warning("failed to remove attempt directory %s: %s", folder, error)
+        # What is left is found by its marker and removed by the next sweep.
+        _log.warning(
+            "failed to remove attempt directory %s: %s", show_path(str(folder)), as_utf8(str(error))
+        )
 
 
-def remove_directory(folder: Path) -> None:
-    """Remove an attempt directory whose lock the caller holds; raises ``OSError`` if it cannot.
+def remove_directory(folder: Path, top: int, *, seconds: float | None = None) -> None:
+    """Remove an attempt directory, open as ``top``, whose lock the caller holds.
 
-    Marker and lock are removed last, under the name of an incomplete directory: if this process
-    is killed, a sweep can still recognise the rest and remove it.
+    It gets the name of an incomplete directory first, and marker and lock are removed last: if
+    this process is killed or ``seconds`` are over (``TimeoutError``), a sweep can still recognise
+    the rest and remove it. Raises ``OSError`` if it cannot be removed.
     """
-    if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise NotADirectoryError(f"not a folder any more: {folder}")
-    folder.chmod(0o700)
-    for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            remove_tree(entry)
-        elif entry.name not in {LOCK_FILE, ATTEMPT_MARKER}:
-            entry.unlink()
-    if not folder.name.startswith(NEW_PREFIX):
-        folder = folder.rename(folder.with_name(f"{NEW_PREFIX}{folder.name}"))
-    for name in (ATTEMPT_MARKER, LOCK_FILE):
-        with suppress(FileNotFoundError):
-            (folder / name).unlink()
-    folder.rmdir()
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, with read-only folders in it; raises ``OSError`` if it cannot.
-
-    Not ``shutil.rmtree``, which recurses: a body may nest folders deeper than Python's limit.
-    """
-    problems: list[OSError] = []
-    folders = [str(folder)]
-    for inner in folders:  # grows while it is walked
-        try:
-            folders += _remove_files(inner)
-        except OSError as error:
-            problems.append(error)
-    for inner in reversed(folders):
-        try:
-            os.rmdir(inner)  # noqa: PTH106  strings: a tree may have very many entries
-        except OSError as error:
-            problems.append(error)
-    if os.path.lexists(folder):
-        raise problems[0]
-
-
-def _remove_files(folder: str) -> list[str]:
-    """Remove everything but the folders, which are returned. Links are never followed."""
-    if not stat.S_ISDIR(os.lstat(folder).st_mode):
-        raise NotADirectoryError(f"not a folder any more: {folder}")
-    os.chmod(folder, 0o700)  # noqa: PTH101
-    folders = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            else:
-                os.unlink(entry.path)  # noqa: PTH108
-    return folders
+    with opened_folder(folder.parent) as root:
+        name = folder.name
+        current = os.stat(name, dir_fd=root, follow_symlinks=False)
+        if not os.path.samestat(current, os.fstat(top)):
+            raise NotADirectoryError(f"replaced by something else: {show_path(str(folder))}")
+        if not name.startswith(NEW_PREFIX):
+            name = f"{NEW_PREFIX}{name}"
+            os.rename(folder.name, name, src_dir_fd=root, dst_dir_fd=root)
+        empty_folder(top, keep=(ATTEMPT_MARKER, LOCK_FILE), seconds=seconds)
+        for kept in (ATTEMPT_MARKER, LOCK_FILE):
+            with suppress(FileNotFoundError):
+                os.unlink(kept, dir_fd=top)
+        os.rmdir(name, dir_fd=root)

@@ -89,7 +89,7 @@ def _open_context(
 
 def _sweep(settings: Settings) -> None:
     for swept in sweep(settings.workspace_root).entries:
-        if swept.fate in {Fate.REMOVED, Fate.FAILED}:
+        if swept.fate in {Fate.REMOVED, Fate.FAILED, Fate.UNMARKED}:
             _log.info(
                 "workspace_swept", path=str(swept.path), fate=swept.fate.value, reason=swept.reason
             )

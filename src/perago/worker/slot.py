@@ -14,13 +14,15 @@ from typing import Protocol
 
 import structlog
 
-from perago.errors import BackendError, BodyTimeoutError, ExecutorDiedError
+from perago.errors import AttemptTimeoutError, BackendError, BodyTimeoutError, ExecutorDiedError
 from perago.observability.logs import attempt_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Outcome, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
+from perago.transfer.sweep import clear
+from perago.wiring.jobs import build_job
 from perago.worker.channel import (
     Assignment,
     ChannelClosedError,
@@ -39,8 +41,8 @@ _POLL_MS = 1000
 _TICK_SECONDS = 0.1
 _PAUSE_AFTER_OUTAGE = 1.0
 _LONGEST_PAUSE = 30.0
-# A publish step is bounded by its own request timeouts; this is for one that hangs all the same.
-_LONGEST_PUBLISH_SECONDS = 300.0
+# After an outcome, a slot does not wait longer for what is left of its attempt's directory.
+_REMOVAL_SECONDS = 60.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
 _PUBLISHING = frozenset({"second_fence", "publish"})
 _log = structlog.get_logger(__name__)
@@ -151,6 +153,8 @@ class Slot:
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._context.conclude(delivery, definition, running.events, ending)
             self.running = None
+            # What the executor did not remove in its time: a very large directory.
+            clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
 
     def _watch(
         self,
@@ -201,7 +205,7 @@ class Slot:
         executor: ExecutorProcess,
         running: RunningAttempt,
         delivery: Delivery,
-        reason: Stopped | BodyTimeoutError,
+        reason: Stopped | BodyTimeoutError | AttemptTimeoutError,
     ) -> Outcome | Stopped:
         _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
         executor.kill()
@@ -259,6 +263,7 @@ class RunningAttempt:
     publishing_since: float | None = None
     body_deadline: float | None = None
     uses_spark: bool = False
+    claimed_at: float = field(default_factory=lambda: time.monotonic())
 
     def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""
@@ -281,16 +286,20 @@ class RunningAttempt:
             return ProceedDecision(go=False, why="its lease is lost")
         if stops.now.is_set():
             return ProceedDecision(go=False, why="the worker stops")
+        if self._is_overdue():
+            return ProceedDecision(go=False, why="its deadline is over")
         if self.phase in _PUBLISHING and self.publishing_since is None:
             self.publishing_since = time.monotonic()
         return ProceedDecision(go=True)
 
-    def reason_to_stop(self, stops: StopSignals) -> Stopped | BodyTimeoutError | None:
+    def reason_to_stop(
+        self, stops: StopSignals
+    ) -> Stopped | BodyTimeoutError | AttemptTimeoutError | None:
         """Why it must end now, or None."""
         now = time.monotonic()
         if self.publishing_since is not None:
-            too_long = now - self.publishing_since > _LONGEST_PUBLISH_SECONDS
-            return Stopped.STALE if too_long else None
+            window = build_job(self.definition).publish_window_seconds
+            return Stopped.STALE if now - self.publishing_since > window else None
         if self.heartbeat.is_lost:
             return Stopped.STALE
         if stops.now.is_set():
@@ -298,4 +307,13 @@ class RunningAttempt:
         if self.body_deadline is not None and now > self.body_deadline:
             seconds = self.definition.controls.timeout.body_seconds
             return BodyTimeoutError(f"the body ran longer than its deadline of {seconds:g} s")
+        if self._is_overdue():
+            seconds = self.definition.controls.timeout.attempt_seconds
+            return AttemptTimeoutError(
+                f"the attempt ran longer than its deadline of {seconds:g} s, in {self.phase}"
+            )
         return None
+
+    def _is_overdue(self) -> bool:
+        seconds = self.definition.controls.timeout.attempt_seconds
+        return seconds is not None and time.monotonic() - self.claimed_at > seconds

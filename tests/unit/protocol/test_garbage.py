@@ -54,6 +54,15 @@ def staged(*, committed: bool = True, days: int = 0) -> Staging:
     return found
 
 
+@pytest.mark.parametrize("number", ["", "two", "9" * 5000, None])
+def test_a_staging_branch_with_a_damaged_record_is_known_by_its_name(number: object) -> None:
+    found = branch(of := execution(), committed_by=of)
+    found.head.metadata["perago.retry_count"] = number  # type: ignore[assignment]
+    staging = recognise(found)
+    assert staging is not None
+    assert (staging.record, staging.task_id) == (None, TASK)
+
+
 def task(
     status: str = "IN_PROGRESS", worker_id: str = "our-claim", reason: str = ""
 ) -> AttemptSnapshot:

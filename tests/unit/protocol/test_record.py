@@ -39,6 +39,18 @@ def test_a_commit_without_a_whole_record_has_none() -> None:
     assert read({**RECORD.metadata(), "perago.retry_count": "two"}) is None
 
 
+@pytest.mark.parametrize("number", ["", "1.5", "1e3", "٣", " 1", "1_000", "9" * 19, "9" * 5000])
+@pytest.mark.parametrize("field", ["iteration", "retry_count", "scheduled_ms"])
+def test_a_record_with_a_number_that_is_none_is_no_record(field: str, number: str) -> None:
+    assert read({**RECORD.metadata(), f"perago.{field}": number}) is None
+
+
+@pytest.mark.parametrize("value", [None, 3, ["x"], {"x": "y"}, b"x"])
+def test_a_record_with_a_value_that_is_no_text_is_no_record(value: Any) -> None:
+    for key in RECORD.metadata():
+        assert read({**RECORD.metadata(), key: value}) is None
+
+
 def test_another_tools_keys_are_no_record_and_change_none() -> None:
     bare = {key.removeprefix("perago."): value for key, value in RECORD.metadata().items()}
     assert read(bare) is None

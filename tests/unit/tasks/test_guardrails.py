@@ -8,6 +8,7 @@ import pytest
 
 from perago import GuardrailViolation, forbid_glob, require_dir, require_file, require_glob
 from perago.tasks.guardrails import check_folder, guardrail_problem
+from support.trees import deep_folder
 
 
 @pytest.fixture
@@ -78,6 +79,31 @@ def test_the_first_violation_ends_the_check(workspace: Path) -> None:
 def test_a_workspace_that_cannot_be_listed_does_not_count_as_empty(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         check_folder([forbid_glob("**")], tmp_path / "gone")
+
+
+def test_a_tree_deeper_than_python_recurses_is_listed(workspace: Path) -> None:
+    with deep_folder(workspace, 1200):
+        check_folder([require_glob("d/**/file")], workspace)
+
+
+def test_names_that_are_not_utf_8_give_a_text_that_can_be_posted(workspace: Path) -> None:
+    (workspace / "caf\udce9").touch()
+    with pytest.raises(GuardrailViolation) as caught:
+        check_folder([forbid_glob("caf*")], workspace)
+    assert str(caught.value).encode().endswith(b": caf\\udce9")
+
+
+def test_a_folder_is_listed_as_files_only_in_order_and_no_link_to_a_folder_is_entered(
+    tmp_path: Path,
+) -> None:
+    for name in ("b/z", "b/a", "a/x/y", "a-file", "c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link-to-folder").symlink_to(tmp_path / "b")
+    (tmp_path / "link-to-file").symlink_to(tmp_path / "c")
+    with pytest.raises(GuardrailViolation) as caught:
+        check_folder([require_glob("**", 0, 1)], tmp_path)
+    assert str(caught.value).endswith(": a-file, c, link-to-file, a/x/y, b/a, …")
 
 
 async def _awaited(_workspace: Path) -> None: ...

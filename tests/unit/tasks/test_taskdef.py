@@ -265,3 +265,15 @@ def test_a_response_timeout_below_the_publish_budget_is_a_warning() -> None:
     enough = TaskControls(timeout=TimeoutPolicy(response_seconds=35), publish_budget=budget)
     assert taskdef_warnings(define(plain_task, controls=enough)) == []
     assert taskdef_warnings(define(plain_task)) == []
+
+
+@pytest.mark.parametrize("deadline", ["body_seconds", "attempt_seconds"])
+def test_a_deadline_that_conductor_never_lets_pass_is_a_warning(deadline: str) -> None:
+    def warnings(seconds: float, total: int) -> list[str]:
+        limits: dict[str, Any] = {deadline: seconds}
+        timeout = TimeoutPolicy(response_seconds=10, total_seconds=total, **limits)
+        return taskdef_warnings(define(plain_task, controls=TaskControls(timeout=timeout)))
+
+    (warning,) = warnings(60.5, 60)
+    assert f"{deadline} is 60.5, longer than timeoutSeconds, 60" in warning
+    assert warnings(60, 60) == warnings(60, 0) == []

@@ -110,3 +110,23 @@ def test_an_item_larger_than_the_whole_budget_still_gets_its_turn() -> None:
         pass
     with budget.take(10):
         pass
+
+
+def test_an_error_ends_what_waits_for_memory_although_nothing_is_freed() -> None:
+    budget, failing, released = ByteBudget(10), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work(item: str) -> None:
+        if item == "failing":
+            failing.wait(30)
+            raise KeyError(item)
+        with budget.take(10):
+            if item == "holder":
+                failing.set()
+                for _ in budget.guarded(iter(lambda: released.wait(0.01), True)):
+                    pass
+            done.append(item)
+
+    with pytest.raises(KeyError, match="failing"):
+        run_over(["holder", "failing", "waiting"], work, 3, on_error=budget.close)
+    assert "holder" not in done

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.errors import ProjectionError
+from perago.text import quote_path
 from perago.transfer.inventory import Projection, project, projected
-from perago.transfer.paths import FileSystem, SortedNames, check_projection, refuse_keys, room_in
+from perago.transfer.paths import (
+    FileSystem,
+    SortedNames,
+    check_projection,
+    check_publishable,
+    refuse_keys,
+    room_in,
+)
 from support.trees import keys, remote
 
 EXACT = FileSystem()
@@ -30,7 +38,7 @@ def bad_keys(projection: Projection, system: FileSystem = EXACT, folder: Path = 
     except ProjectionError as error:
         text = str(error)
         everything = [*projection.files.values(), *projection.markers.values()]
-        named = {item.key for item in everything if f"\n  {item.key!r}: " in text}
+        named = {item.key for item in everything if f"\n  {quote_path(item.key)}: " in text}
         assert text.startswith(f"{len(named)} object keys cannot be files here:")
         return named
     return set()
@@ -127,9 +135,27 @@ def test_every_key_of_a_folder_below_a_file_is_listed_not_only_the_first() -> No
     assert bad_keys(projection_of(*listed)) == {"a/c/d", "a/c/e", "a/c/"}
 
 
-def test_an_error_with_many_bad_keys_still_lists_each_of_them() -> None:
-    listed = [f"bad//{number}" for number in range(500)]
-    assert bad_keys(projection_of(*listed)) == set(listed)
+def test_an_error_with_many_bad_keys_counts_all_and_lists_the_first() -> None:
+    listed = [f"bad//{number:06}" for number in range(100_000)]
+    text = told(lambda: check_projection(projection_of(*listed), HERE, EXACT)) or ""
+    first, *named, last = text.splitlines()
+    assert first == "100000 object keys cannot be files here:"
+    assert named == [f"  'bad//{number:06}': an empty path segment" for number in range(20)]
+    assert last == "  … and 99980 more"
+
+
+def test_an_error_about_very_long_and_badly_encoded_keys_is_short_and_valid_utf_8() -> None:
+    listed = [f"\udcff{number}//" + "d/" * 5000 for number in range(50)]
+    text = told(lambda: check_projection(projection_of(*listed), HERE, EXACT)) or ""
+    assert len(text.encode()) < 10_000
+    assert "'\\udcff0//d/" in text
+
+
+def test_an_error_about_local_paths_is_bounded_too() -> None:
+    files = [f"caf\udce9{number:03}" for number in range(500)]
+    text = told(lambda: check_publishable(files, (), "prefix")) or ""
+    assert text.startswith("500 local paths cannot be published:\n  'caf\\udce9000': ")
+    assert len(text.encode().splitlines()) == 22
 
 
 CASE = FileSystem(folds_case=True)

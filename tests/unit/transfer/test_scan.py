@@ -21,6 +21,7 @@ from perago.transfer.scan import (
     scanned,
 )
 from perago.transfer.subtrees import Subtree
+from support.trees import deep_folder
 
 SECOND = 1_000_000_000
 
@@ -63,6 +64,24 @@ def test_a_symlink_whose_name_is_not_utf_8_gives_a_text_that_can_be_logged(tmp_p
     with pytest.raises(ProjectionError) as caught:
         scan(tmp_path)
     assert str(caught.value).encode().endswith(b"caf\\udce9")
+
+
+def test_a_link_at_the_end_of_a_very_long_path_gives_a_short_text(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["d" * 200] * 15)
+    folder.mkdir(parents=True)
+    (folder / "link").symlink_to("x")
+    with pytest.raises(ProjectionError) as caught:
+        scan(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_tree_too_deep_to_be_named_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with (
+        deep_folder(tmp_path, 30, "d" * 200),
+        pytest.raises(ProjectionError, match="nested too deep") as caught,
+    ):
+        scan(tmp_path)
+    assert len(str(caught.value)) < 500
 
 
 def _make_socket(path: Path) -> None:
@@ -168,3 +187,14 @@ def test_a_new_file_is_no_suspect_because_nothing_is_known_of_it() -> None:
 def test_the_hash_is_the_md5_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"hello")
     assert hash_file(tmp_path / "f") == "5d41402abc4b2a76b9719d911017c592"
+
+
+def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followed(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ProjectionError, match="no longer a file"):
+        hash_file(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    with pytest.raises(OSError, match="symbolic link"):
+        hash_file(tmp_path / "link")

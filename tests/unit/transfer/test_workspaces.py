@@ -9,8 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,10 @@ import pytest
 from perago.errors import ProjectionError
 from perago.transfer import workspaces as module
 from perago.transfer.scan import scan
-from perago.transfer.workspaces import local_directory, remove_tree
+from perago.transfer.sweep import Fate, clear
+from perago.transfer.workspaces import local_directory
 from support.executions import an_execution
+from support.trees import deep_folder
 
 TRY_LOCK = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
@@ -112,7 +112,7 @@ def test_a_directory_that_cannot_be_prepared_leaves_nothing_behind(
 def test_a_removal_that_fails_is_logged_and_does_not_change_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError("not today")
 
     with caplog.at_level(logging.WARNING), local_directory(tmp_path, an_execution()) as made:
@@ -120,14 +120,26 @@ def test_a_removal_that_fails_is_logged_and_does_not_change_the_result(
     assert f"failed to remove attempt directory {made.path}: not today" in caplog.text
 
 
-def test_a_tree_deeper_than_python_recurses_is_scanned_and_removed(tmp_path: Path) -> None:
-    with local_directory(tmp_path, an_execution()) as made:
-        folder = str(made.data)
-        for _ in range(1500):
-            folder += "/d"
-            Path(folder).mkdir()
-        Path(folder + "/file").touch()
+def test_a_tree_deeper_than_python_recurses_is_scanned_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REMOVAL_SECONDS", 60.0)
+    with local_directory(tmp_path, an_execution()) as made, deep_folder(made.data, 1500):
         assert set(scan(made.data).files) == {"d/" * 1500 + "file"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_removal_that_takes_too_long_is_left_to_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_REMOVAL_SECONDS", 0.0)
+    with caplog.at_level(logging.WARNING), local_directory(tmp_path, an_execution()) as made:
+        for number in range(3):
+            (made.data / str(number)).mkdir()
+    assert "not finished within 0 s" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == [".new-task-1-exec-1"]
+
+    assert clear(tmp_path, an_execution()).of(Fate.REMOVED) == [tmp_path / ".new-task-1-exec-1"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,22 +192,6 @@ def test_a_data_folder_that_is_not_the_one_we_made_is_refused(tmp_path: Path, ha
             made.assert_ours()
 
 
-@pytest.fixture
-def plain_user() -> Iterator[Path]:
-    """A folder of a user to whom permissions apply: they do not to root."""
-    if os.geteuid() != 0:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-        try:
-            yield Path(folder)
-        finally:
-            os.seteuid(0)
-
-
 def test_read_only_folders_that_a_body_left_are_removed(plain_user: Path) -> None:
     with local_directory(plain_user / "root", an_execution()) as made:
         inner = made.data / "locked" / "inner"
@@ -205,18 +201,3 @@ def test_read_only_folders_that_a_body_left_are_removed(plain_user: Path) -> Non
         inner.parent.chmod(0o500)
         made.data.chmod(0o500)
     assert list((plain_user / "root").iterdir()) == []
-
-
-def test_removing_never_changes_what_a_link_in_the_folder_leads_to(plain_user: Path) -> None:
-    outside, folder = plain_user / "outside", plain_user / "folder"
-    outside.mkdir(mode=0o500)
-    folder.mkdir()
-    (folder / "link").symlink_to(outside)
-    (folder / "locked").mkdir()
-    (folder / "locked" / "file").touch()
-    (folder / "locked").chmod(0o500)
-    root_mode = _mode(plain_user)
-    remove_tree(folder)
-    assert not folder.exists()
-    assert _mode(outside) == 0o500
-    assert _mode(plain_user) == root_mode

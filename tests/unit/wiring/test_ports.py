@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
+from perago.errors import StaleAttemptError
 from perago.lakefs.objects import LakeFSObjects
+from perago.protocol.fences import Lease
 from perago.settings import Settings
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold
-from perago.wiring.ports import build_engine
+from perago.wiring.ports import SystemClock, build_engine
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 STORE = LakeFSObjects(LAKEFS)
@@ -29,3 +33,25 @@ def test_the_settings_are_the_threshold_and_no_session_is_opened_before_it_is_ne
     assert engine.threshold == Threshold(7, 9)
     assert isinstance(engine.small, Engine)
     assert engine.small.threads == 3
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="only Linux has the clock")
+def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``time.monotonic`` stands still then, and the clock since boot goes on."""
+    clocks = {time.CLOCK_BOOTTIME: 1000.0, time.CLOCK_MONOTONIC: 1000.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: clocks[time.CLOCK_MONOTONIC])
+    clock = SystemClock()
+    lease = Lease(clock, clock.monotonic() + 60)
+    assert lease.bound(30, "merge") == 30
+    clocks[time.CLOCK_BOOTTIME] += 3600
+    with pytest.raises(StaleAttemptError, match="of the lease are left"):
+        lease.bound(30, "merge")
+
+
+def test_a_system_without_the_clock_since_boot_has_the_monotonic_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    before = time.monotonic()
+    assert before <= SystemClock().monotonic() <= time.monotonic()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from pydantic import BaseModel
 
-from perago import TaskControls, TimeoutPolicy, task
-from perago.errors import BodyTimeoutError
+from perago import PublishBudget, TaskControls, TimeoutPolicy, task
+from perago.errors import AttemptTimeoutError, BodyTimeoutError
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.tasks.definition import definition_of
 from perago.worker import slot
@@ -24,7 +24,7 @@ class Empty(BaseModel):
 @task(
     name="watched",
     owner_email="tests@example.com",
-    controls=TaskControls(timeout=TimeoutPolicy(body_seconds=5.0)),
+    controls=TaskControls(timeout=TimeoutPolicy(body_seconds=5.0, attempt_seconds=50.0)),
 )
 def body(params: Empty) -> Empty:
     """Do nothing."""
@@ -95,12 +95,23 @@ def test_once_let_into_publishing_it_is_not_stopped(watched: RunningAttempt, pha
     assert watched.reason_to_stop(stopping()) is None
 
 
-def test_a_publish_step_that_hangs_is_stopped_all_the_same(
-    watched: RunningAttempt, clock: Clock
+@pytest.mark.parametrize(
+    ("budget", "window"),
+    [
+        (None, 60 + 2 * 5 + 120),
+        (PublishBudget(2, 1, 5, 10, 20, 30), 30 + 2 * 3 + 120),  # a relocation takes up to 30 s
+        (PublishBudget(200, 20, 240, 10, 20, 30), 240 + 2 * 220 + 120),
+    ],
+)
+def test_a_publish_step_that_hangs_is_stopped_after_the_window_of_its_budget(
+    watched: RunningAttempt, clock: Clock, budget: PublishBudget | None, window: float
 ) -> None:
+    watched.definition = replace(watched.definition, controls=TaskControls(publish_budget=budget))
     enter(watched, "publish")
     watched.decide(StopSignals())
-    clock.now += 301
+    clock.now += window - 0.1
+    assert watched.reason_to_stop(StopSignals()) is None
+    clock.now += 0.2
     assert watched.reason_to_stop(StopSignals()) is Stopped.STALE
 
 
@@ -139,5 +150,29 @@ def test_a_body_is_stopped_after_its_deadline_and_not_before(
 def test_the_deadline_is_the_bodys_alone(watched: RunningAttempt, clock: Clock) -> None:
     enter(watched, "body")
     leave(watched, "body")
+    clock.now += 40
+    assert watched.reason_to_stop(StopSignals()) is None
+
+
+@pytest.mark.parametrize("phase", ["download", "stage", "second_fence"])
+def test_an_attempt_is_stopped_after_its_deadline_in_any_phase_before_publishing(
+    watched: RunningAttempt, clock: Clock, phase: str
+) -> None:
+    enter(watched, phase)
+    clock.now += 49.9
+    assert watched.reason_to_stop(StopSignals()) is None
+    clock.now += 0.2
+    reason = watched.reason_to_stop(StopSignals())
+    assert isinstance(reason, AttemptTimeoutError)
+    assert str(reason) == f"the attempt ran longer than its deadline of 50 s, in {phase}"
+    answer = watched.decide(StopSignals())
+    assert (answer.go, answer.why) == (False, "its deadline is over")
+
+
+def test_the_deadline_of_an_attempt_does_not_cut_its_publication(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    enter(watched, "publish")
+    assert watched.decide(StopSignals()).go
     clock.now += 60
     assert watched.reason_to_stop(StopSignals()) is None

@@ -1,0 +1,49 @@
+"""The protocol under thousands of schedules: late landings, crashes, lost requests and replies."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import pytest
+
+from support.simulation.choices import Choices, shrink
+from support.simulation.world import Simulation, simulate
+
+SCHEDULES = int(os.environ.get("PERAGO_SIMULATION_SCHEDULES", "3000"))
+_PARTS = 6
+
+
+def failure_of(schedule: list[int]) -> str | None:
+    """What a schedule shows, or None when every invariant holds."""
+    try:
+        simulate(schedule=schedule)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+def explain(seed: int) -> str:
+    """The smallest schedule found that fails as this seed does, and how to run it again."""
+    simulation = Simulation(Choices(seed=seed))
+    with suppress(AssertionError):
+        simulation.run()
+    smallest = shrink(simulation.choices.made, lambda tried: failure_of(tried) is not None)
+    return f"seed {seed}; replay with simulate(schedule={smallest})\n{failure_of(smallest)}"
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_no_schedule_breaks_an_invariant(part: int) -> None:
+    for seed in range(part, SCHEDULES, _PARTS):
+        try:
+            simulate(seed=seed)
+        except AssertionError:
+            pytest.fail(explain(seed))
+
+
+def test_a_schedule_replays_to_the_same_end() -> None:
+    for seed in range(25):
+        first = simulate(seed=seed)
+        again = simulate(schedule=first.choices.made)
+        assert again.watch.lines == first.watch.lines

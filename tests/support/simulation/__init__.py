@@ -1,0 +1,1 @@
+"""The real protocol code over the in-memory ports, under a scheduler that owns every choice."""

@@ -1,0 +1,481 @@
+"""One target branch, one workflow, several executions, and everything that can go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+import tenacity.nap
+from greenlet import getcurrent
+from pydantic import BaseModel
+
+from perago.errors import BackendError, BackendUnavailableError, LostReplyError
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.identity import Execution
+from perago.protocol.job import Job, Policy, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.run import run_attempt
+from perago.testing import (
+    Faults,
+    InMemoryConductor,
+    InMemoryLake,
+    InMemoryWorkspaces,
+    ManualClock,
+    TaskSettings,
+)
+from perago.testing.faults import BranchUpdate
+from perago.worker.report import report
+from support.simulation.actors import Actor, Call, Sleep, wait_for
+from support.simulation.choices import Choices
+from support.simulation.invariants import Watch
+
+REPOSITORY, BRANCH, TASK = "repo", "main", "task"
+LEASE_SECONDS = 60.0
+LANDING_SECONDS = 5.0
+_MOST_EXECUTIONS = 7
+_MOST_STEPS = 700
+# After so many steps the world is calm: what is under way lands or is lost, and the rest runs on.
+_HOSTILE_STEPS = 200
+_CHANGES = frozenset({"lake.create_branch", "lake.commit", "lake.merge", "lake.relocate"})
+_MOVES = frozenset({"lake.merge", "lake.relocate"})
+
+
+class Params(BaseModel):
+    """Nothing to say."""
+
+
+class Result(BaseModel):
+    """Who did it."""
+
+    by: str = ""
+
+
+@dataclass
+class UnderWay:
+    """A request that its client gave up, and that LakeFS may still carry out."""
+
+    owner: str
+    name: str
+    land: Callable[[], Any]
+    # How likely it is to land at the next step; 0: not before everything else is over.
+    weight: float
+    # A request that has resolved its source lands within the time a merge may take.
+    until: float | None = None
+
+
+class SimulatedClock(ManualClock):
+    """Time moves by the scheduler's hand; to sleep is to wait for it."""
+
+    def __init__(self, actors: dict[object, Actor]) -> None:
+        super().__init__()
+        self._actors = actors
+
+    def sleep(self, seconds: float) -> None:
+        actor = self._actors.get(getcurrent())
+        if actor is None:
+            self.advance(seconds)
+        else:
+            wait_for(actor, Sleep(self.monotonic() + seconds))
+
+
+class Scheduled(Faults):
+    """Every port call of an execution stops for the scheduler."""
+
+    def __init__(self, actors: dict[object, Actor]) -> None:
+        super().__init__()
+        self._actors = actors
+
+    def run(self, call: str, do: Callable[[], Any]) -> Any:
+        actor = self._actors.get(getcurrent())
+        return do() if actor is None else wait_for(actor, Call(call, do))
+
+
+@dataclass
+class Scenario:
+    """What is drawn once for a schedule."""
+
+    hard: bool
+    recovery: Literal["replace", "adopt"]
+    # How likely a person commits, or an operator acts.
+    person: float
+    operator: float
+    # Whether the person waits until something was published.
+    person_waits: bool
+    # How likely a call goes wrong in each way, one that moves the target, a kill, a time-out.
+    calls: float
+    moves: float
+    kills: float
+    timeouts: float
+
+
+class Simulation:
+    """Runs one schedule; raises ``AssertionError`` at the first violation."""
+
+    def __init__(self, choices: Choices, **focus: Any) -> None:
+        """``focus`` sets fields of the scenario that are otherwise drawn."""
+        self.choices = choices
+        self.scenario = Scenario(
+            hard=bool(choices.pick("hard fence", [2, 1])),
+            recovery="adopt" if choices.pick("adopt", [3, 1]) else "replace",
+            person=(0.0, 0.05, 0.5)[choices.pick("a person may commit", [6, 1, 1])],
+            operator=(0.0, 0.03, 0.3)[choices.pick("an operator may act", [6, 1, 1])],
+            person_waits=bool(choices.pick("the person waits", [1, 1])),
+            # Some schedules are full of faults, most have few: too hostile ones get nowhere.
+            calls=(0.0, 0.003, 0.012)[choices.pick("faulty calls", [2, 2, 1])],
+            moves=(0.0, 0.08, 0.3)[choices.pick("faulty moves", [1, 2, 3])],
+            kills=(0.0, 0.03)[choices.pick("kills", [2, 1])],
+            timeouts=(0.0, 0.02, 0.12)[choices.pick("time-outs", [1, 2, 1])],
+        )
+        self.scenario = replace(self.scenario, **focus)
+        self._by_greenlet: dict[object, Actor] = {}
+        self.clock = SimulatedClock(self._by_greenlet)
+        self.faults = Scheduled(self._by_greenlet)
+        self.lake = InMemoryLake(self.faults)
+        self.conductor = InMemoryConductor(self.clock, self.faults)
+        self.actors: list[Actor] = []
+        self.under_way: list[UnderWay] = []
+        self.lake.create_repository(REPOSITORY)
+        files: dict[str, bytes | None] = {"data/a": b"0", "other/x": b"x"}
+        if self.scenario.hard:
+            files[ACTION_PATH] = ACTION_TEXT.encode()
+        self.ref = self.lake.write_and_commit(REPOSITORY, BRANCH, files).id
+        self.watch = Watch(self.lake.repository(REPOSITORY), BRANCH, self.ref)
+        settings = TaskSettings(TASK, retry_count=4, response_timeout_seconds=LEASE_SECONDS)
+        payload = {
+            "workspace": {
+                "repository": REPOSITORY,
+                "branch": BRANCH,
+                "ref_type": "commit",
+                "ref": self.ref,
+            },
+            "params": {},
+        }
+        self.workflow_id = self.conductor.start(settings, payload)
+        self._persons = 0
+
+    # The scheduler
+
+    def run(self) -> None:
+        """Take steps until nothing is left to do."""
+        with _tenacity_sleeps(self.clock):
+            for step in range(_MOST_STEPS):
+                hostile = step < _HOSTILE_STEPS
+                if not self._step(hostile=hostile):
+                    break
+                self._observe()
+            self._finish()
+        self.watch.at_the_end(self.lake, self.conductor.workflow(self.workflow_id))
+
+    def _step(self, *, hostile: bool) -> bool:
+        """Take one step; False when nothing can happen any more."""
+        self.clock.advance(0.01)
+        self._land_what_is_due()
+        options: list[tuple[float, str, Callable[[], None]]] = []
+        ready = [actor for actor in self.actors if self._is_ready(actor)]
+        options += [(4.0, f"{actor.name} goes on", _bind(self._go_on, actor)) for actor in ready]
+        if self._can_claim():
+            options.append((3.0, "a worker claims", self._claim))
+        sleeping = [actor for actor in self.actors if actor.is_live and actor not in ready]
+        if sleeping and not ready:
+            options.append((2.0, "time passes", self._pass_time))
+        if hostile:
+            options += self._hostile_options(ready)
+        if not options:
+            options += self._calm_options()
+        if not options:
+            return False
+        weights = [weight for weight, _, _ in options]
+        chosen = self.choices.pick("step", weights)
+        self.watch.log(options[chosen][1])
+        options[chosen][2]()
+        return True
+
+    def _hostile_options(self, ready: list[Actor]) -> list[tuple[float, str, Callable[[], None]]]:
+        options: list[tuple[float, str, Callable[[], None]]] = [
+            (request.weight, f"{request.owner}'s {request.name} lands", _bind(self._land, request))
+            for request in self.under_way
+            if request.weight
+        ]
+        kills, timeouts = self.scenario.kills, self.scenario.timeouts
+        if kills:
+            options += [(kills, f"{a.name} is killed", _bind(self._kill, a)) for a in ready]
+        if timeouts and any(actor.is_live for actor in self.actors):
+            options.append((timeouts, "the lease runs out", self._time_out))
+        if self.scenario.operator:
+            options.append((self.scenario.operator, "an operator acts", self._operate))
+        if self._may_a_person_commit():
+            options.append((self.scenario.person, "a person commits", self._person_commits))
+        return options
+
+    def _may_a_person_commit(self) -> bool:
+        scenario = self.scenario
+        in_time = not scenario.person_waits or self.watch.head != self.ref
+        once = bool(scenario.person) and self._persons < 1
+        return once and in_time and not self._relocation_under_way()
+
+    def _calm_options(self) -> list[tuple[float, str, Callable[[], None]]]:
+        """What ends a schedule: requests land, leases run out, retries come to their end."""
+        task = self.conductor.workflow(self.workflow_id).tasks[-1]
+        if task.status == "IN_PROGRESS" and not any(actor.is_live for actor in self.actors):
+            return [(1.0, "the lease runs out", self._time_out)]
+        return [
+            (1.0, f"{request.owner}'s {request.name} lands", _bind(self._land, request))
+            for request in self.under_way
+        ]
+
+    # What can happen
+
+    def _is_ready(self, actor: Actor) -> bool:
+        waiting = actor.waiting
+        if not actor.is_live:
+            return False
+        return not isinstance(waiting, Sleep) or waiting.until <= self.clock.monotonic()
+
+    def _can_claim(self) -> bool:
+        task = self.conductor.workflow(self.workflow_id).tasks[-1]
+        waits = task.queued and task.available_at <= self.clock.monotonic()
+        return waits and len(self.actors) < _MOST_EXECUTIONS
+
+    def _claim(self) -> None:
+        number = len(self.actors) + 1
+        delivery = self.conductor.poll(TASK, f"claim-{number}")
+        if delivery is None:
+            return
+        no_op = bool(self.choices.pick(f"E{number} changes nothing", [2, 1]))
+        execution = Execution(delivery.claim, f"e{number}")
+        self.watch.claimed(execution, changes={} if no_op else {f"data/e{number}": b"1"})
+
+        workspaces = InMemoryWorkspaces(self.lake)
+
+        def live() -> None:
+            job = self._job(execution, workspaces, no_op=no_op)
+            outcome = run_attempt(job, execution, delivery.payload, self._ports(workspaces))
+            self.watch.ended(execution, outcome)
+            try:
+                reported = report(self.conductor, delivery.claim, outcome, [], seconds=30.0)
+            except BackendError:
+                return
+            self.watch.reported(execution, outcome, reported)
+
+        actor = Actor(f"E{number}", live)
+        self.actors.append(actor)
+        green = actor.prepare()
+        self._by_greenlet[green] = actor
+        actor.start()
+
+    def _job(self, execution: Execution, workspaces: InMemoryWorkspaces, *, no_op: bool) -> Job:
+        def body(data: Any, params: BaseModel) -> Result:
+            if not no_op:
+                workspaces.files_at(data)[execution.id] = b"1"
+            return Result(by=execution.id)
+
+        use = WorkspaceUse("data", read_only=False, check_pre=_nothing, check_post=_nothing)
+        return Job(
+            TASK,
+            Params,
+            Result,
+            body,
+            use,
+            recovery=self.scenario.recovery,
+            landing_seconds=LANDING_SECONDS,
+        )
+
+    def _ports(self, workspaces: InMemoryWorkspaces) -> Ports:
+        policy = Policy(publish_fence="hard" if self.scenario.hard else "soft")
+        storage = StoragePorts(self.lake, workspaces)
+        return Ports(self.conductor, self.clock, lambda _: None, policy, storage)
+
+    def _go_on(self, actor: Actor) -> None:
+        waiting = actor.waiting
+        if isinstance(waiting, Call):
+            self._make_call(actor, waiting)
+        else:
+            actor.answer()
+
+    def _make_call(self, actor: Actor, call: Call) -> None:
+        """Carry a call out, or let it go wrong in one of the ways that a network has."""
+        moves, changes = call.name in _MOVES, call.name in _CHANGES
+        hostile = len(self.choices.made) < 4 * _HOSTILE_STEPS
+        wrong = self.scenario.calls if hostile else 0.0
+        astray = self.scenario.moves if hostile and moves else 0.0
+        fate = self.choices.pick(
+            f"{actor.name} {call.name}",
+            [
+                1.0,
+                wrong,  # an outage: certainly not done
+                wrong if changes else 0.0,  # the request is lost
+                wrong if changes else 0.0,  # the reply is lost
+                astray,  # it is carried out later
+                astray,  # it has resolved its source, and is written later
+                wrong,  # the process dies before the call
+                wrong,  # the process dies when the call is done
+                astray,  # the process dies, and the request comes later
+                astray,  # the process dies, and the request has resolved its source
+            ],
+        )
+        lost = LostReplyError("the reply was lost")
+        match fate:
+            case 0:
+                self._carry_out(actor, call)
+            case 1:
+                actor.answer(error=BackendUnavailableError("an outage"))
+            case 2:
+                actor.answer(error=lost)
+            case 3:
+                self._attempt(actor, call)
+                actor.answer(error=lost)
+            case 4 | 8:
+                weight = (0.0, 0.05, 0.6)[self.choices.pick("how late", [3, 1, 1])]
+                self.under_way.append(UnderWay(actor.name, call.name, call.do, weight))
+                if fate == 4:
+                    actor.answer(error=lost)
+                else:
+                    actor.kill()
+            case 5 | 9:
+                self._resolve(actor, call)
+                if fate == 5:
+                    actor.answer(error=lost)
+                else:
+                    actor.kill()
+            case 6:
+                actor.kill()
+            case _:
+                self._attempt(actor, call)
+                actor.kill()
+
+    def _carry_out(self, actor: Actor, call: Call) -> None:
+        with self.watch.caused_by(actor.name, call.name):
+            try:
+                result = call.do()
+            except BaseException as error:  # noqa: BLE001  it is the call's answer
+                actor.answer(error=error)
+                return
+        self.watch.answered(actor.name, call.name, result)
+        self._observe()
+        actor.answer(result)
+
+    def _attempt(self, actor: Actor, call: Call) -> None:
+        with self.watch.caused_by(actor.name, call.name):
+            try:
+                call.do()
+            except BackendError:
+                return
+
+    def _resolve(self, actor: Actor, call: Call) -> None:
+        assert isinstance(call.do, BranchUpdate)
+        try:
+            write = call.do.resolve()
+        except BackendError:
+            return
+        until = self.clock.monotonic() + LANDING_SECONDS
+        self.under_way.append(UnderWay(actor.name, call.name, write, 0.05, until))
+
+    def _land(self, request: UnderWay) -> None:
+        self.under_way.remove(request)
+        with self.watch.caused_by(request.owner, request.name):
+            try:
+                request.land()
+            except BackendError:
+                return
+
+    def _land_what_is_due(self) -> None:
+        for request in [r for r in self.under_way if r.until is not None]:
+            if request.until is not None and request.until <= self.clock.monotonic() + 0.02:
+                self._land(request)
+                self._observe()
+
+    def _pass_time(self) -> None:
+        """Move on to when the next sleeper wakes; what must land before that lands."""
+        wakes = [a.waiting.until for a in self.actors if a.is_live and isinstance(a.waiting, Sleep)]
+        self._advance_to(min(wakes))
+
+    def _advance_to(self, time: float) -> None:
+        due = sorted(
+            (r for r in self.under_way if r.until is not None and r.until <= time),
+            key=lambda r: r.until or 0.0,
+        )
+        for request in due:
+            self._land(request)
+            self._observe()
+        self.clock.advance(max(time - self.clock.monotonic(), 0.0))
+
+    def _time_out(self) -> None:
+        self._advance_to(self.clock.monotonic() + LEASE_SECONDS)
+        self.conductor.decide(self.workflow_id)
+
+    def _kill(self, actor: Actor) -> None:
+        actor.kill()
+
+    def _operate(self) -> None:
+        """Requeue, terminate and rerun or retry, or restart, as an operator may at any time."""
+        what = self.choices.pick("operator", [1, 1, 1, 1])
+        workflow = self.conductor.workflow(self.workflow_id)
+        if what == 0:
+            self.conductor.requeue(TASK)
+            return
+        if workflow.status == "RUNNING":
+            self.conductor.terminate(self.workflow_id)
+        self.watch.reopened()
+        if what == 1:
+            self.conductor.rerun(self.workflow_id, workflow.tasks[-1].attempt.task_id)
+        elif what == 2:
+            self.conductor.retry(self.workflow_id)
+        else:
+            self.conductor.restart(self.workflow_id)
+
+    def _person_commits(self) -> None:
+        self._persons += 1
+        with self.watch.caused_by("a person", "commit"):
+            key = f"data/person{self._persons}"
+            made = self.lake.write_and_commit(REPOSITORY, BRANCH, {key: b"p"})
+        self.watch.person_committed(made)
+
+    def _relocation_under_way(self) -> bool:
+        """LakeFS relocates unconditionally: the window of one request is a documented limit."""
+        waiting = [a.waiting for a in self.actors if a.is_live and isinstance(a.waiting, Call)]
+        names = [call.name for call in waiting] + [r.name for r in self.under_way]
+        return "lake.relocate" in names
+
+    def _observe(self) -> None:
+        self.watch.observe(self.conductor.workflow(self.workflow_id))
+
+    def _finish(self) -> None:
+        for request in list(self.under_way):
+            self._land(request)
+            self._observe()
+        for actor in self.actors:
+            if actor.error is not None:
+                raise AssertionError(f"{actor.name} raised {actor.error!r}") from actor.error
+
+
+def simulate(
+    *, seed: int | None = None, schedule: list[int] | None = None, **focus: Any
+) -> Simulation:
+    """Run one schedule to its end."""
+    simulation = Simulation(Choices(seed=seed, schedule=schedule or []), **focus)
+    try:
+        simulation.run()
+    finally:
+        for actor in simulation.actors:
+            if actor.is_live:
+                actor.kill()
+    return simulation
+
+
+def _nothing(_: Any) -> None:
+    """No guardrail."""
+
+
+def _bind(function: Callable[..., None], *args: Any) -> Callable[[], None]:
+    return lambda: function(*args)
+
+
+@contextmanager
+def _tenacity_sleeps(clock: ManualClock) -> Iterator[None]:
+    """Retries of the report wait on the simulated clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=clock.sleep))
+        yield
