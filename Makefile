@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-all check bench soak docs lock clean
+.PHONY: help setup demo test test-all check bench soak load docs lock clean
 
 help: ## List the targets (the default)
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,7 +55,19 @@ check: $(READY) ## Run the linters, the type checker, and the rules of imports a
 bench: $(READY) ## Measure speed and memory; prints, and fails nothing
 	$(PYTEST) tests/bench -m bench -p no:cacheprovider
 
-soak: $(READY) ## Run ten thousand tasks: none lost, none run twice
+# For how long the soak's fleet meets faults; the matrices before it take their own time.
+MINUTES ?= 30
+SEED ?= 1
+SOAK := $(CURDIR)/build/soak
+
+soak: $(READY) ## Try every fault and crash, then a fleet of workers under faults (MINUTES=30)
+	@rm -rf $(SOAK) && mkdir -p $(SOAK)
+	@failed=0; \
+	PERAGO_SOAK_FOLDER=$(SOAK) $(PYTEST) -n 2 --dist load -m soak tests/matrix || failed=1; \
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED) --folder $(SOAK) || failed=1; \
+	exit $$failed
+
+load: $(READY) ## Run ten thousand tasks: none lost, none run twice
 	PERAGO_LOAD_TASKS=10000 $(PYTEST) -m slow tests/integration/worker/test_load.py
 
 docs: $(READY) ## Render the pages to site/, and fail on a dead link

@@ -29,7 +29,7 @@ TASK_MODULES = Path(__file__).parent / "task_modules"
 PHASES = {
     "download": r"GET /repo-\w+/[0-9a-f]{64}/data/",
     "staging": r"PUT /repo-\w+/perago-staging",
-    "publish": r"POST /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/merge/main",
+    "publish": r"POST /api/v1/repositories/repo-\w+/refs/perago-staging[\w-]+/merge/main",
 }
 
 

@@ -11,8 +11,8 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SUPPORT = TESTS / "support"
 MODULES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("*.py"))
-# The model is a program of its own, with tests beside it.
-HELPERS = {"support", "model"}
+# The model, with tests beside it, and the soak are programs of their own.
+HELPERS = {"support", "model", "soak"}
 FOLDERS = {path.name for path in TESTS.iterdir() if path.is_dir()} - HELPERS
 
 

@@ -10,7 +10,7 @@ from support.workers import WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1800)]
 
-# `make soak` asks for more.
+# `make load` asks for more.
 MANY = int(os.environ.get("PERAGO_LOAD_TASKS", "2000"))
 BATCH = 20
 

@@ -1,0 +1,1 @@
+"""The soak: a fleet of workers under random kills, freezes, restarts and network faults."""
