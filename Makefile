@@ -45,11 +45,12 @@ test: $(READY) ## Run the tests that belong before every push, with coverage
 test-all: $(READY) ## Run all tests: also the long ones, the cluster, Delta and the demo
 	$(call run-tests,)
 
-check: $(READY) ## Run the linters, the type checker and the rules of imports
+check: $(READY) ## Run the linters, the type checker, and the rules of imports and dependencies
 	$(BIN)/ruff check src tests examples docs
 	$(BIN)/ruff format --check src tests examples docs
 	$(BIN)/mypy src tests examples docs
 	$(BIN)/lint-imports
+	$(BIN)/deptry src
 
 bench: $(READY) ## Measure speed and memory; prints, and fails nothing
 	$(PYTEST) tests/bench -m bench -p no:cacheprovider
@@ -60,7 +61,8 @@ soak: $(READY) ## Run ten thousand tasks: none lost, none run twice
 docs: $(READY) ## Render the pages to site/, and fail on a dead link
 	@$(BIN)/python docs/build.py
 
-# Addresses of registries are never written.
+# Addresses of registries are never written. uv prefers the versions of the existing constraints.txt, so a
+# pin (above all pyspark's, which decides the jars) changes only where a range requires it.
 lock: ## Regenerate the pins (needs uv on PATH)
 	uv pip compile -q pyproject.toml --extra servers --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints.txt

@@ -1,80 +1,35 @@
-"""Perago: typed Python functions as transactions over LakeFS, run by Conductor.
+"""Run typed Python functions as transactions over LakeFS, driven by Conductor.
 
-The public names are loaded when first used, so that the command line starts quickly and nothing
-heavy comes along with ``from perago import task``.
+The public names are those of :mod:`perago._public`, which is loaded when one of them is first used,
+so that the command line starts quickly and ``import perago`` loads no other package.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perago.errors import GuardrailViolation, PeragoError, TaskFailed, TaskTerminalError
-    from perago.tasks.controls import (
-        ExecutionLimits,
-        PublishBudget,
-        RetryPolicy,
-        TaskControls,
-        TimeoutPolicy,
-    )
-    from perago.tasks.data import require_not_null, require_rows, require_schema, require_unique
-    from perago.tasks.definition import task
-    from perago.tasks.guardrails import forbid_glob, require_dir, require_file, require_glob
-    from perago.tasks.spark import SparkWorkspace
-    from perago.tasks.spec import WorkspaceSpec
+    from perago._public import *  # noqa: F403  type checkers resolve it
 
-__all__ = [
-    "ExecutionLimits",
-    "GuardrailViolation",
-    "PeragoError",
-    "PublishBudget",
-    "RetryPolicy",
-    "SparkWorkspace",
-    "TaskControls",
-    "TaskFailed",
-    "TaskTerminalError",
-    "TimeoutPolicy",
-    "WorkspaceSpec",
-    "forbid_glob",
-    "require_dir",
-    "require_file",
-    "require_glob",
-    "require_not_null",
-    "require_rows",
-    "require_schema",
-    "require_unique",
-    "task",
-]
+    __version__: str
+else:
 
-_HOMES = {
-    "perago.errors": ("GuardrailViolation", "PeragoError", "TaskFailed", "TaskTerminalError"),
-    "perago.tasks.controls": (
-        "ExecutionLimits",
-        "PublishBudget",
-        "RetryPolicy",
-        "TaskControls",
-        "TimeoutPolicy",
-    ),
-    "perago.tasks.data": (
-        "require_not_null",
-        "require_rows",
-        "require_schema",
-        "require_unique",
-    ),
-    "perago.tasks.definition": ("task",),
-    "perago.tasks.guardrails": ("forbid_glob", "require_dir", "require_file", "require_glob"),
-    "perago.tasks.spark": ("SparkWorkspace",),
-    "perago.tasks.spec": ("WorkspaceSpec",),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+    def __getattr__(name: str) -> object:
+        """Load a public name, ``__all__`` or ``__version__``."""
+        if name == "__version__":
+            from importlib.metadata import version
 
+            return version("perago-spark")
+        if name == "__all__":
+            return _public_names()
+        if not name.startswith("_") and name in _public_names():
+            from perago import _public
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+            return getattr(_public, name)
         raise AttributeError(f"module 'perago' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_public_names(), "__all__", "__version__"})
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def _public_names() -> list[str]:
+        from perago import _public
+
+        return sorted(name for name in vars(_public) if not name.startswith("_"))

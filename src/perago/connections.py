@@ -1,4 +1,4 @@
-"""How to reach a LakeFS server. The secret never appears in a representation."""
+"""Addresses and credentials of LakeFS and Conductor. A secret is in no representation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from perago.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """The certificates to trust, as the file that was named and as its text."""
+    """The certificates to trust: the file that was named, and its text."""
 
     file: Path
-    # Clients on other machines, which do not have the file, are given the text.
+    # For clients on other machines, which do not have the file.
     pem: str = field(repr=False)
 
     @classmethod
     def read(cls, file: Path) -> Authorities:
+        """Read a PEM file; raises ``ConfigurationError`` if it holds no certificate."""
         try:
             pem = file.read_text(encoding="ascii", errors="replace")
         except OSError as error:
@@ -37,24 +38,24 @@ class Authorities:
 
 @dataclass(frozen=True, slots=True)
 class LakeFSConnection:
-    """Endpoint and credentials, from the worker's own configuration only."""
+    """Endpoint and credentials of LakeFS, from the worker's own configuration only."""
 
     endpoint: str
     access_key_id: str
     secret_access_key: SecretStr = field(repr=False)
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
-    # How long an outage is waited for by requests that may be repeated.
-    patience: float = 60.0
-    # The S3 gateway, where it has an address of its own.
+    # For how long requests for objects, all idempotent, are retried during an outage.
+    retry_seconds: float = 60.0
+    # The S3 gateway, if its address is not the server's.
     s3_endpoint: str | None = None
-    # None: those that every client trusts by itself.
+    # None: the certificates that each client trusts by default.
     authorities: Authorities | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint)
         if "@" in parts.netloc:
-            # Not echoed: it would carry the password into a log.
+            # The endpoint is not shown: its password would be in a log.
             raise ConfigurationError(
                 "the LakeFS endpoint must not hold a user or a password",
                 hint="Set the LAKECTL_CREDENTIALS_… variables instead.",
@@ -67,7 +68,7 @@ class LakeFSConnection:
 
     @property
     def server(self) -> str:
-        """Scheme, host and port; tools differ in whether they append ``/api/v1``."""
+        """The endpoint without ``/api/v1``, which some tools append and others do not."""
         return self.endpoint.rstrip("/").removesuffix("/api/v1")
 
     @property
@@ -76,13 +77,13 @@ class LakeFSConnection:
 
     @property
     def gateway(self) -> str:
-        """The S3 gateway, which LakeFS serves on the same address unless told otherwise."""
+        """The address of the S3 gateway: the server's, unless another one is set."""
         return self.s3_endpoint.rstrip("/") if self.s3_endpoint else self.server
 
 
 @dataclass(frozen=True, slots=True)
 class ConductorConnection:
-    """Server and, where it asks for them, credentials."""
+    """Server and, if it needs them, credentials of Conductor."""
 
     server_url: str
     auth_key: str | None = None
@@ -100,5 +101,5 @@ class ConductorConnection:
 
     @property
     def api(self) -> str:
-        """The API's base, whether or not the setting ends in ``/api``."""
+        """The base of the API, whether or not the setting ends in ``/api``."""
         return self.server_url.rstrip("/").removesuffix("/api") + "/api"

@@ -1,4 +1,4 @@
-"""The embedded stack: real LakeFS, Conductor and Spark Connect servers as child processes.
+"""Run the embedded stack: real LakeFS, Conductor and Spark Connect servers as child processes.
 
 ::
 

@@ -18,7 +18,8 @@ PeragoError
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
 ├── PublishFenceError            publish fence: the target branch is not where it should be
 │   └── MixedPublicationError    the read-back found another publication below ours
-├── UnknownOutcomeError          a request was sent and nobody can say whether it landed
+├── NotPublishedError            the reply was lost, and the request certainly did not land
+├── UnknownOutcomeError          a request was sent and it cannot be known whether it landed
 └── BackendError                 a server did not do what was asked
     ├── BackendUnavailableError  no answer, or an answer that says "later"
     │   └── LostReplyError         a change was asked for and the reply was lost
@@ -188,6 +189,14 @@ class MixedPublicationError(PublishFenceError):
         "Two writers share the branch. Compare HEAD with the staging branch, which was kept, "
         "and install the hard fence: perago fence install REPOSITORY."
     )
+
+
+class NotPublishedError(PeragoError):
+    """The reply to a publication was lost; it did not land and no longer can."""
+
+    code = "PRG-505"
+    hint = "Nothing was published; Conductor's retry policy decides about another attempt."
+    exit_code = 3
 
 
 class UnknownOutcomeError(PeragoError):

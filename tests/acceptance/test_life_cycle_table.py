@@ -11,7 +11,7 @@ import pytest
 
 from perago import GuardrailViolation, TaskFailed, TaskTerminalError
 from perago.protocol.outcome import Completed, Failed
-from perago.worker.report import Delivered
+from perago.worker.report import Reported
 from support.real_world import (
     SEED,
     Interfering,
@@ -134,7 +134,7 @@ def test_a_failing_step_reaches_conductor_and_nothing_else(world: RealWorld, row
     workflow = world.start(row.payload(world))
     outcome, delivered = world.attempt(world.job(**{"body": write_new, **row.job}))
     assert isinstance(outcome, Failed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     task = world.tasks(workflow)[0]
     assert task["status"] == row.status
     assert task["reasonForIncompletion"].startswith(row.reason)
@@ -193,7 +193,7 @@ def test_a_workflow_terminated_during_the_body_stops_at_the_first_fence(world: R
     outcome, delivered = world.attempt(world.job(terminate))
     assert isinstance(outcome, Failed)
     assert outcome.reason.startswith("StaleAttemptError: ")
-    assert delivered is Delivered.STALE
+    assert delivered is Reported.STALE
     assert world.tasks(workflow)[0]["status"] == "CANCELED"
     assert "stage" not in {event.phase for event in world.events}
     world.assert_untouched()
@@ -208,7 +208,7 @@ def test_a_workflow_terminated_during_staging_stops_at_the_second_fence(world: R
     outcome, delivered = world.attempt(world.job(), lake=lake)
     assert isinstance(outcome, Failed)
     assert outcome.reason.startswith("StaleAttemptError: ")
-    assert delivered is Delivered.STALE
+    assert delivered is Reported.STALE
     assert "publish" not in {event.phase for event in world.events}
     world.assert_untouched()
     world.assert_tidy()
@@ -254,7 +254,7 @@ def test_a_failure_to_clean_up_keeps_the_result(world: RealWorld) -> None:
     lake = Interfering(world.control, "delete_branch", before=outage)
     outcome, delivered = world.attempt(world.job(), lake=lake)
     assert isinstance(outcome, Completed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     assert world.tasks(workflow)[0]["status"] == "COMPLETED"
     messages = [event.details.get("message") for event in world.events]
     assert "failed to clean staging workspace" in messages

@@ -9,7 +9,6 @@ from pathlib import Path
 import lakefs_sdk
 import pytest
 
-from perago.errors import BackendDeniedError
 from perago.lakefs.fence import ACTION_PATH
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.record import EXPECTED_HEAD
@@ -22,9 +21,9 @@ del PUBLISHED["data/sub/b.txt"]
 BODIES = pytest.mark.parametrize("body", [write_new, write_nothing], ids=["changed", "no-op"])
 
 
-def complete(world: RealWorld, body: Body) -> str:
+def complete(world: RealWorld, body: Body, workflow: str | None = None) -> str:
     """Run one attempt that must complete; the output's ref."""
-    workflow = world.start()
+    workflow = workflow or world.start()
     outcome, _ = world.attempt(world.job(body))
     assert isinstance(outcome, Completed), outcome
     task = world.tasks(workflow)[0]
@@ -36,10 +35,10 @@ def complete(world: RealWorld, body: Body) -> str:
     return str(output["workspace"]["ref"])
 
 
-def fail_fenced(world: RealWorld, body: Body, reason: str) -> None:
+def fail_fenced(world: RealWorld, body: Body, reason: str, workflow: str | None = None) -> None:
     """Run one attempt that must fail at the publish fence and leave the target alone."""
     head, tree = world.history()[0], world.contents()
-    workflow = world.start()
+    workflow = workflow or world.start()
     outcome, _ = world.attempt(world.job(body))
     assert isinstance(outcome, Failed)
     assert outcome.reason.startswith("PublishFenceError: ")
@@ -64,8 +63,8 @@ def test_at_the_input_no_change_completes_with_the_input(world: RealWorld) -> No
 
 
 def test_an_abandoned_publication_is_replaced(world: RealWorld) -> None:
-    abandoned = world.commit("main", {"data/a.txt": "abandoned", "data/left.txt": "over"})
-    ref = complete(world, write_new)
+    workflow, abandoned = world.abandon({"data/a.txt": "abandoned", "data/left.txt": "over"})
+    ref = complete(world, write_new, workflow)
     assert world.history()[:2] == [ref, world.ref]
     assert abandoned not in world.history()
     assert world.contents() == PUBLISHED
@@ -73,18 +72,18 @@ def test_an_abandoned_publication_is_replaced(world: RealWorld) -> None:
 
 
 def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: RealWorld) -> None:
-    abandoned = world.commit("main", {"data/a.txt": "abandoned"})
-    assert complete(world, write_nothing) == world.ref
+    workflow, abandoned = world.abandon({"data/a.txt": "abandoned"})
+    assert complete(world, write_nothing, workflow) == world.ref
     world.assert_untouched()
     assert abandoned in world.tags().values()
 
 
 def test_replacing_the_same_commit_twice_is_fine(world: RealWorld) -> None:
     """The tag is there already."""
-    world.commit("main", {"data/a.txt": "abandoned"})
-    abandoned = world.history()[0]
+    world.policy = replace(world.policy, replacement="head-state")
+    abandoned = world.commit("main", {"data/a.txt": "abandoned"})
     complete(world, write_nothing)
-    world.control.relocate(world.repository, "main", abandoned, timeout=10)
+    world.move(abandoned)
     complete(world, write_nothing)
     assert list(world.tags().values()) == [abandoned]
 
@@ -99,7 +98,7 @@ def test_a_target_two_commits_on_is_fenced(world: RealWorld, body: Body) -> None
 @BODIES
 def test_a_target_on_another_history_is_fenced(world: RealWorld, body: Body) -> None:
     first = world.history()[-1]
-    world.control.relocate(world.repository, "main", first, timeout=10)
+    world.move(first)
     fail_fenced(world, body, "neither the input")
 
 
@@ -108,7 +107,7 @@ def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: RealWorld, body
     world.start({"workspace": world.workspace(branch="gone"), "params": {}})
     outcome, _ = world.attempt(world.job(body))
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("NotFoundError: ")
+    assert outcome.reason.startswith("InputError: ")
     world.assert_untouched()
     world.assert_tidy()
 
@@ -117,9 +116,9 @@ def test_a_target_that_is_gone_fails_and_is_not_made_anew(world: RealWorld, body
 def test_uncommitted_changes_on_an_abandoned_target_are_never_dropped(
     world: RealWorld, body: Body
 ) -> None:
-    world.commit("main", {"data/a.txt": "abandoned"})
+    workflow, _ = world.abandon({"data/a.txt": "abandoned"})
     world.put("main", "data/precious.txt", "not committed")
-    fail_fenced(world, body, "uncommitted changes")
+    fail_fenced(world, body, "uncommitted changes", workflow)
     assert world.contents()["data/precious.txt"] == "not committed"
 
 
@@ -135,8 +134,8 @@ def protect(world: RealWorld) -> None:
     head = world.history()[0]
     for _ in range(100):  # LakeFS keeps the rules it knew for some seconds
         try:
-            world.control.relocate(world.repository, "main", head, timeout=10)
-        except BackendDeniedError:
+            world.move(head)
+        except lakefs_sdk.exceptions.ForbiddenException:
             return
         time.sleep(0.1)
     raise AssertionError("the branch protection does not come into force")
@@ -152,31 +151,29 @@ def test_a_protected_target_takes_the_merge(world: RealWorld) -> None:
 def test_a_protected_target_refuses_the_relocation_and_the_error_says_the_way_out(
     world: RealWorld, body: Body
 ) -> None:
-    world.commit("main", {"data/a.txt": "abandoned"})
+    workflow, _ = world.abandon({"data/a.txt": "abandoned"})
     protect(world)
-    fail_fenced(world, body, "refuses to relocate")
+    fail_fenced(world, body, "refuses to relocate", workflow)
 
 
 @BODIES
 def test_a_head_that_changes_lakefs_actions_is_never_relocated_over(
     world: RealWorld, body: Body
 ) -> None:
-    world.commit(
-        "main", {"_lakefs_actions/mine.yaml": "name: mine\non:\n  pre-merge:\nhooks: []\n"}
+    workflow, _ = world.abandon(
+        {"_lakefs_actions/mine.yaml": "name: mine\non:\n  pre-merge:\nhooks: []\n"}
     )
-    fail_fenced(world, body, "_lakefs_actions/")
+    fail_fenced(world, body, "_lakefs_actions/", workflow)
 
 
 @BODIES
-def test_strict_replacement_leaves_a_persons_commit_alone(world: RealWorld, body: Body) -> None:
-    """A retry must not discard a commit that a person made."""
-    world.policy = replace(world.policy, replacement="provenance")
+def test_a_persons_commit_is_left_alone_and_named(world: RealWorld, body: Body) -> None:
     world.commit("main", {"data/a.txt": "by a person"})
-    fail_fenced(world, body, "PERAGO_REPLACEMENT=provenance")
+    fail_fenced(world, body, "is a commit by 'admin', 'by hand', made at ")
 
 
-def test_by_default_a_persons_commit_is_replaced_but_kept_under_a_tag(world: RealWorld) -> None:
-    """The default replaces any single commit on the input; a tag keeps it reachable."""
+def test_by_head_state_a_persons_commit_is_replaced_but_kept_under_a_tag(world: RealWorld) -> None:
+    world.policy = replace(world.policy, replacement="head-state")
     by_hand = world.commit("main", {"data/a.txt": "by a person"})
     complete(world, write_new)
     [(tag, commit)] = world.tags().items()

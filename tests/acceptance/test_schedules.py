@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from perago.errors import LostReplyError
+from perago.errors import BackendError, BackendUnavailableError, LostReplyError, NotFoundError
 from perago.protocol.outcome import Completed, Failed
 from perago.protocol.ports import Delivery, Lake
 from perago.protocol.workspace import StagedWorkspace
-from perago.worker.report import Delivered
+from perago.worker.report import Reported
 from support.real_world import (
     SEED,
+    Body,
     Interfering,
     Params,
     RealWorld,
@@ -58,7 +59,7 @@ def test_a_retry_replaces_what_a_dead_attempt_published(world: RealWorld) -> Non
     workflow, abandoned = publish_and_die(world)
     outcome, delivered = world.attempt(world.job(write_new))
     assert isinstance(outcome, Completed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     ref = outcome.output["workspace"]["ref"]
     assert ref != abandoned
     assert world.history()[:2] == [ref, world.ref]
@@ -88,7 +89,7 @@ def test_a_retry_adopts_what_a_dead_attempt_published(world: RealWorld) -> None:
 
     outcome, delivered = world.attempt(world.job(body, recovery="adopt"))
     assert isinstance(outcome, Completed)
-    assert delivered is Delivered.POSTED
+    assert delivered is Reported.POSTED
     assert not ran
     assert outcome.output == {
         "workspace": world.workspace(ref=published),
@@ -132,14 +133,14 @@ def test_an_old_execution_posts_nothing_over_the_claim_of_a_rerun(world: RealWor
     stale = world.run(world.job(write_new), old)
     assert isinstance(stale, Failed)
     assert stale.reason.startswith("StaleAttemptError: ")
-    assert world.report(old, stale) is Delivered.STALE
+    assert world.report(old, stale) is Reported.STALE
     task = last_task(world, workflow)
     assert (task["status"], task["workerId"]) == ("IN_PROGRESS", new.claim.token)
     world.assert_untouched()
 
     live = world.run(world.job(write_new), new)
     assert isinstance(live, Completed)
-    assert world.report(new, live) is Delivered.POSTED
+    assert world.report(new, live) is Reported.POSTED
 
 
 def test_a_later_attempts_publication_is_not_relocated_over(world: RealWorld) -> None:
@@ -187,12 +188,13 @@ def test_a_later_attempts_publication_is_not_relocated_over(world: RealWorld) ->
 
 
 class LateMerge:
-    """A merge whose client gives up at once; LakeFS carries it out some time later."""
+    """A merge whose client gives up at once; LakeFS is asked for it some time later."""
 
     def __init__(self, lake: Lake, delay: float) -> None:
         self._lake = lake
         self._delay = delay
         self.thread: threading.Thread | None = None
+        self.refused: BackendError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lake, name)
@@ -200,42 +202,80 @@ class LateMerge:
     def merge(self, staged: StagedWorkspace, target: str, **options: Any) -> str:
         def later() -> None:
             time.sleep(self._delay)
-            self._lake.merge(staged, target, **options)
+            try:
+                self._lake.merge(staged, target, **options)
+            except BackendError as error:
+                self.refused = error
 
         self.thread = threading.Thread(target=later)
         self.thread.start()
         raise LostReplyError("the reply was lost")
 
 
+class LostReply:
+    """A merge that LakeFS carries out and whose reply never comes."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lake, name)
+
+    def merge(self, staged: StagedWorkspace, target: str, **options: Any) -> str:
+        self._lake.merge(staged, target, **options)
+        raise LostReplyError("the reply was lost")
+
+
 def test_a_merge_whose_reply_was_lost_and_that_landed_completes(world: RealWorld) -> None:
     workflow = world.start()
-    lake = LateMerge(world.control, delay=0.2)
-    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    outcome, _ = world.attempt(world.job(write_new), lake=LostReply(world.control))
     assert isinstance(outcome, Completed)
     assert world.history()[:2] == [outcome.output["workspace"]["ref"], world.ref]
     assert last_task(world, workflow)["status"] == "COMPLETED"
     world.assert_tidy()
 
 
-def test_a_merge_that_lands_after_its_client_gave_up_is_replaced_by_the_retry(
-    world: RealWorld,
-) -> None:
+def test_a_merge_that_arrives_after_its_client_gave_up_never_lands(world: RealWorld) -> None:
+    """The client withdraws its licence, so that the request finds no source."""
     workflow = world.start()
-    lake = LateMerge(world.control, delay=3.0)
-    outcome, _ = world.attempt(world.job(write_new), lake=lake)
+    lake = LateMerge(world.control, delay=2.0)
+    outcome, _ = world.attempt(world.job(write_new, landing_seconds=1.0), lake=lake)
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("UnknownOutcomeError: ")
+    assert outcome.reason.startswith("NotPublishedError: ")
     assert world.tasks(workflow)[0]["status"] == "FAILED"
-    assert len(world.branches()) == 2, "the staging branch is evidence"
-    assert lake.thread is not None
-    lake.thread.join()
-    abandoned = world.history()[0]
-    assert abandoned != world.ref
-
     retry, _ = world.attempt(world.job(write_new))
     assert isinstance(retry, Completed)
+    assert lake.thread is not None
+    lake.thread.join()
+    assert isinstance(lake.refused, NotFoundError)
     assert world.history()[:2] == [retry.output["workspace"]["ref"], world.ref]
-    assert abandoned in world.tags().values()
+    world.assert_tidy()
+
+
+@pytest.mark.parametrize("body", [write_new, write_nothing], ids=["changed", "no-op"])
+def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
+    world: RealWorld, body: Body
+) -> None:
+    """A proxy holds the merge back, the worker is gone, and the retry completes meanwhile."""
+    workflow = world.start(responseTimeoutSeconds=LEASE_SECONDS)
+    delivery = world.claim()
+    lake = LateMerge(world.control, delay=LEASE_SECONDS + 6.0)
+    keeps = Interfering(lake, "delete_branch", before=die)
+    world.run(world.job(write_new, landing_seconds=0.5), delivery, lake=keeps)
+    assert len(world.branches()) == 2, "the dead execution's licence is still there"
+    time_out(world, workflow, delivery)
+    retry, _ = world.attempt(world.job(body, landing_seconds=0.5))
+    assert isinstance(retry, Completed)
+    assert lake.thread is not None
+    lake.thread.join()
+    assert isinstance(lake.refused, NotFoundError)
+    assert world.history()[0] == retry.output["workspace"]["ref"]
+    world.assert_tidy()
+
+
+def die() -> None:
+    """The process is gone: what it would clean up stays."""
+    raise BackendUnavailableError("the worker is dead")
 
 
 def test_a_merge_that_was_refused_did_not_land(world: RealWorld) -> None:
@@ -270,8 +310,8 @@ def test_a_redelivered_attempt_keeps_the_first_execution_out(world: RealWorld) -
     stale = world.run(world.job(write_new), first)
     assert isinstance(stale, Failed)
     assert "claim is" in stale.reason
-    assert world.report(first, stale) is Delivered.STALE
+    assert world.report(first, stale) is Reported.STALE
     live = world.run(world.job(write_new), second)
     assert isinstance(live, Completed)
-    assert world.report(second, live) is Delivered.POSTED
+    assert world.report(second, live) is Reported.POSTED
     assert last_task(world, workflow)["status"] == "COMPLETED"

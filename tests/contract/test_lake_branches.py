@@ -133,7 +133,7 @@ def test_a_relocation_moves_the_branch_and_nothing_else(lake: LakeUnderTest) -> 
     one = lake.put_and_commit("main", "a", b"1")
     lake.put_and_commit("main", "a", b"2")
     other = lake.staged("side", one, "b", b"3")
-    lake.lake.relocate(lake.repository, "main", other.commit, timeout=30)
+    lake.relocate("side")
     assert lake.head() == other.commit
     assert lake.keys("main") == ["a", "b"]
     assert lake.read("main", "a") == b"1"
@@ -144,19 +144,63 @@ def test_a_relocation_leaves_uncommitted_changes_on_the_branch(lake: LakeUnderTe
     one = lake.put_and_commit("main", "a")
     lake.put_and_commit("main", "b")
     lake.put("main", "uncommitted")
-    lake.lake.relocate(lake.repository, "main", one, timeout=30)
+    lake.branch("side", one)
+    lake.relocate("side")
     assert lake.head() == one
     assert lake.is_dirty()
     assert lake.keys("main") == ["a", "uncommitted"]
 
 
-def test_a_relocation_needs_a_branch_and_a_commit(lake: LakeUnderTest) -> None:
+def test_a_relocation_needs_its_licence_and_its_target(lake: LakeUnderTest) -> None:
     head = lake.put_and_commit("main", "a")
+    lake.branch("side", head)
     with pytest.raises(NotFoundError):
-        lake.lake.relocate(lake.repository, "main", MISSING, timeout=30)
+        lake.relocate("no-such-branch")
     with pytest.raises(NotFoundError):
-        lake.lake.relocate(lake.repository, "no-such-branch", head, timeout=30)
+        lake.relocate("side", "no-such-branch")
+    lake.lake.delete_branch(lake.staging("side"))
+    with pytest.raises(NotFoundError):
+        lake.relocate("side")
     assert lake.head() == head
+
+
+def test_a_relocation_takes_what_its_licence_has_committed_and_no_more(lake: LakeUnderTest) -> None:
+    staged = lake.staged("side", lake.head(), "a", b"1")
+    lake.put("side", "uncommitted")
+    lake.relocate("side")
+    assert lake.head() == staged.commit
+    assert lake.keys("main") == ["a"]
+
+
+def test_branches_are_listed_by_the_beginning_of_their_names(lake: LakeUnderTest) -> None:
+    head = lake.head()
+    for name in ("licence-1", "licence-2", "other"):
+        lake.branch(name, head)
+    staged = lake.put_and_commit("licence-2", "a")
+    found = lake.lake.list_branches(lake.repository, "licence-")
+    assert [(branch.name, branch.commit) for branch in found] == [
+        ("licence-1", head),
+        ("licence-2", staged),
+    ]
+    assert list(lake.lake.list_branches(lake.repository, "nothing-")) == []
+
+
+def test_two_commits_are_the_same_when_they_hold_the_same_objects(lake: LakeUnderTest) -> None:
+    one = lake.put_and_commit("main", "a", b"1")
+    two = lake.put_and_commit("main", "a", b"2")
+    again = lake.put_and_commit("main", "a", b"1")
+    assert lake.lake.is_same(lake.repository, one, again)
+    assert not lake.lake.is_same(lake.repository, one, two)
+    with pytest.raises(NotFoundError):
+        lake.lake.is_same(lake.repository, one, MISSING)
+
+
+def test_a_commit_says_who_made_it_when_and_with_which_message(lake: LakeUnderTest) -> None:
+    lake.put_and_commit("main", "a")
+    commit = lake.lake.get_head(lake.repository, "main")
+    assert commit.committer
+    assert commit.message
+    assert commit.created is not None
 
 
 def test_a_protected_branch_takes_merges_and_nothing_else(lake: LakeUnderTest) -> None:
@@ -165,7 +209,7 @@ def test_a_protected_branch_takes_merges_and_nothing_else(lake: LakeUnderTest) -
     staged = lake.staged("side", root, "a", b"1")
     merged = lake.merge(staged, PROTECTED)
     with pytest.raises(BackendDeniedError):
-        lake.lake.relocate(lake.repository, PROTECTED, root, timeout=30)
+        lake.relocate("side", PROTECTED)
     with pytest.raises(BackendDeniedError):
         lake.commit(PROTECTED)
     with pytest.raises(BackendDeniedError):

@@ -6,7 +6,13 @@ import threading
 
 import pytest
 
-from perago.errors import BackendError, BackendRefusedError, ConflictError, NotFoundError
+from perago.errors import (
+    BackendError,
+    BackendRefusedError,
+    ConflictError,
+    NotFoundError,
+    PreconditionError,
+)
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace
 from support.lakes import LakeUnderTest
@@ -29,19 +35,25 @@ def test_a_merge_makes_one_commit_whose_only_parent_is_head(lake: LakeUnderTest)
     assert lake.keys("main") == ["b"]
 
 
-def test_a_merge_takes_the_commit_and_not_what_the_branch_became(lake: LakeUnderTest) -> None:
+def test_a_merge_takes_what_its_licence_has_committed_by_then_and_no_more(
+    lake: LakeUnderTest,
+) -> None:
+    """Which is why the published commit is compared with the staged one afterwards."""
     staged = lake.staged("side", lake.head(), "a", b"1")
     lake.put_and_commit("side", "later")
     lake.put("side", "uncommitted")
-    lake.merge(staged)
-    assert lake.keys("main") == ["a"]
+    merged = lake.merge(staged)
+    assert lake.keys("main") == ["a", "later"]
+    assert not lake.lake.is_same(lake.repository, merged, staged.commit)
 
 
-def test_a_merge_works_after_its_staging_branch_is_gone(lake: LakeUnderTest) -> None:
-    staged = lake.staged("side", lake.head(), "a", b"1")
+def test_a_merge_whose_licence_was_withdrawn_is_not_found(lake: LakeUnderTest) -> None:
+    head = lake.head()
+    staged = lake.staged("side", head, "a", b"1")
     lake.lake.delete_branch(lake.staging("side"))
-    lake.merge(staged)
-    assert lake.keys("main") == ["a"]
+    with pytest.raises(NotFoundError):
+        lake.merge(staged)
+    assert lake.head() == head
 
 
 def test_disjoint_changes_land_silently_on_top_of_each_other(lake: LakeUnderTest) -> None:
@@ -98,9 +110,10 @@ def test_merging_the_same_commit_twice_lands_a_second_commit(lake: LakeUnderTest
 def test_merging_an_ancestor_is_refused_because_nothing_changes(lake: LakeUnderTest) -> None:
     ref = lake.put_and_commit("main", "a")
     head = lake.put_and_commit("main", "b")
-    for commit_id in (ref, head):
+    for name, commit_id in (("one", ref), ("two", head)):
+        lake.branch(name, commit_id)
         with pytest.raises(BackendRefusedError):
-            lake.merge(StagedWorkspace(lake.repository, "any", commit_id))
+            lake.merge(StagedWorkspace(lake.repository, name, commit_id))
     assert lake.head() == head
 
 
@@ -109,7 +122,7 @@ def test_merging_into_or_from_what_is_not_there_is_not_found(lake: LakeUnderTest
     with pytest.raises(NotFoundError):
         lake.merge(staged, "no-such-branch")
     with pytest.raises(NotFoundError):
-        lake.merge(StagedWorkspace(lake.repository, "side", MISSING))
+        lake.merge(StagedWorkspace(lake.repository, "no-such-branch", staged.commit))
 
 
 def test_a_dirty_target_refuses_a_merge(lake: LakeUnderTest) -> None:
@@ -126,7 +139,7 @@ def test_the_hook_refuses_a_merge_that_expects_another_head(lake: LakeUnderTest)
     one = lake.staged("one", ref, "one", b"1")
     two = lake.staged("two", ref, "two", b"2")
     first = lake.merge(one, metadata={EXPECTED_HEAD: ref})
-    with pytest.raises(BackendRefusedError):
+    with pytest.raises(PreconditionError, match="perago fence: expected"):
         lake.merge(two, metadata={EXPECTED_HEAD: ref})
     assert lake.head() == first
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
@@ -13,21 +11,14 @@ from support.lakes import LakeUnderTest
 MISSING = "0" * 64
 
 
-def test_a_listing_tells_size_checksum_content_type_and_metadata(lake: LakeUnderTest) -> None:
+def test_a_listing_has_size_content_type_and_metadata(lake: LakeUnderTest) -> None:
     lake.put("main", "plain", b"12345")
     lake.put("main", "typed", b"x", content_type="text/csv")
     lake.put("main", "with", b"", content_type="text/plain", metadata={"key": "value", "b": "2"})
-    md5 = {body: hashlib.md5(body, usedforsecurity=False).hexdigest() for body in (b"12345", b"x")}
     assert list(lake.objects.list(lake.repository, "main", "")) == [
-        RemoteObject("plain", 5, md5[b"12345"]),
-        RemoteObject("typed", 1, md5[b"x"], "text/csv"),
-        RemoteObject(
-            "with",
-            0,
-            hashlib.md5(b"", usedforsecurity=False).hexdigest(),
-            "text/plain",
-            {"key": "value", "b": "2"},
-        ),
+        RemoteObject("plain", 5),
+        RemoteObject("typed", 1, "text/csv"),
+        RemoteObject("with", 0, "text/plain", {"key": "value", "b": "2"}),
     ]
 
 

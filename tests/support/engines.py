@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perago.errors import PeragoError
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
 from perago.protocol.events import PhaseEvent
 from perago.transfer.engine import Engine
 from perago.transfer.engines import Fetched, TransferEngine
-from perago.transfer.inventory import Source
+from perago.transfer.inventory import RemoteObject, Source
 from perago.transfer.on_spark.engine import SparkEngine
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import SyncPlan
@@ -51,7 +51,7 @@ class Engines:
             self.events.append,
             threads=self.spark_threads,
             bounds=self.bounds,
-            units=self.units,
+            min_subtrees=self.units,
         )
 
     def a_folder(self) -> Path:
@@ -75,17 +75,20 @@ class Engines:
             staging = self.lake.staging(ref)
             engine.stage(plan, staging, data)
             listing = self.lake.listing(staging.branch)
-            seen.append({key: described(item) for key, item in listing.items()})
+            seen.append(
+                {key: self.described(staging.branch, item) for key, item in listing.items()}
+            )
         except PeragoError as error:
             seen += [type(error), str(error), error.hint]
         return seen
 
+    def described(self, ref: str, item: RemoteObject) -> object:
+        """Everything about one object, its content included."""
+        content = b"".join(self.lake.objects.read(self.lake.repository, ref, item.key, item.size))
+        return item, content
+
 
 Outcome = list[object]
-
-
-def described(item: Any) -> object:
-    return item.size, item.checksum, item.content_type, item.metadata
 
 
 def without_records(plan: SyncPlan) -> object:

@@ -75,6 +75,9 @@ class LakeUnderTest:
             staged, target, message="a merge", metadata=metadata or {}, timeout=30
         )
 
+    def relocate(self, licence: str, target: str = "main") -> None:
+        self.lake.relocate(self.staging(licence), target, timeout=30)
+
     def head(self, branch: str = "main") -> str:
         return self.lake.get_head(self.repository, branch).id
 

@@ -32,7 +32,7 @@ class MadeUp:
             first = int(prefix.partition("=")[2].strip("/")) * _PER_DAY
             last = min(self.count, first + _PER_DAY)
         for number in range(first, last):
-            yield RemoteObject(path_of(number), 0, f"{number:032x}", "text/csv")
+            yield RemoteObject(path_of(number), 0, "text/csv")
 
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
         if prefix == "":

@@ -28,7 +28,7 @@ def main() -> None:
     engine = Engine(LakeFSObjects(connection))
     repository, folder = order["repository"], Path(order["folder"])
     if order["way"] == "down":
-        files = {str(n): RemoteObject(k, size, "") for n, (k, size) in enumerate(order["objects"])}
+        files = {str(n): RemoteObject(k, size) for n, (k, size) in enumerate(order["objects"])}
         engine.download(repository, "main", Projection(files, {}), folder)
     else:
         uploads: list[Upload] = []

@@ -14,6 +14,7 @@ from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Policy, Ports, SparkPorts, StoragePorts, WorkspaceUse
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import Delivery, Workspaces
+from perago.protocol.record import Record
 from perago.protocol.run import run_attempt
 from perago.protocol.workspace import Commit
 from perago.testing import (
@@ -84,6 +85,14 @@ class InMemoryWorld:
     ) -> Commit:
         """Somebody else commits to ``main``."""
         return self.lake.write_and_commit(REPOSITORY, "main", changes, metadata)
+
+    def abandon(
+        self, changes: dict[str, bytes | None], delivery: Delivery, execution_id: str = "dead"
+    ) -> Commit:
+        """A dead execution of a delivery's logical task has published and never completed."""
+        execution = Execution(delivery.claim, execution_id)
+        record = Record.of(execution, ref=self.ref, params={"n": 1})
+        return self.commit(changes, record.metadata())
 
     def payload(self, **workspace: Any) -> dict[str, Any]:
         given = {"repository": REPOSITORY, "branch": "main", "ref_type": "commit", "ref": self.ref}

@@ -90,11 +90,13 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
             store = MadeUp(count)
             engine = SparkEngine(store, MadeUpShipment(store), lambda: session, lambda _: None)  # type: ignore[arg-type]
             jobs = Jobs(lambda: session, lambda _: None)
-            with engine._task_context(tables, data, SOURCE.repository, SOURCE.ref) as site:
-                listed, markers = engine._list(SOURCE, site, tables, jobs)
+            with engine._task_context(tables, data, SOURCE.repository, SOURCE.ref) as context:
+                listed, markers = engine._list(SOURCE, context, tables, jobs)
             assert listed.total().objects == count
             files = Table(tables / "fetched", FETCHED, parts)
-            before = SparkFetched(jobs, data, "", engine.bounds, engine.units, files, markers)
+            before = SparkFetched(
+                jobs, data, "", engine.bounds, engine.min_subtrees, files, markers
+            )
             return before.changes(BODY_STARTED_NS)
         finally:
             session.stop()

@@ -21,15 +21,16 @@ from perago.lakefs.control import LakeFSControl, connect
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.events import PhaseEvent
-from perago.protocol.identity import Execution
+from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.job import Job, Policy, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.outcome import Outcome
 from perago.protocol.ports import Delivery, Lake
+from perago.protocol.record import Record
 from perago.protocol.run import run_attempt
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.ports import SystemClock
-from perago.worker.report import Delivered, report
+from perago.worker.report import Reported, report
 from support import workflows
 
 SEED = {
@@ -101,7 +102,7 @@ class RealWorld:
     repository: str = field(default_factory=lambda: f"repo-{uuid.uuid4().hex[:12]}")
     task_type: str = field(default_factory=lambda: f"task_{uuid.uuid4().hex[:12]}")
     events: list[PhaseEvent] = field(default_factory=list)
-    policy: Policy = field(default_factory=lambda: Policy(resolve_seconds=1.0))
+    policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
         self.sdk, self.http = self.servers.sdk, self.servers.http
@@ -127,6 +128,18 @@ class RealWorld:
             self.put(branch, path, text)
         creation = lakefs_sdk.CommitCreation(message="by hand", metadata=metadata)
         return str(self.sdk.commits_api.commit(self.repository, branch, creation).id)
+
+    def move(self, commit: str, branch: str = "main") -> None:
+        """Put a branch elsewhere, as an operator with the right to do so."""
+        self.sdk.experimental_api.hard_reset_branch(self.repository, branch, commit)
+
+    def abandon(self, files: dict[str, str]) -> tuple[str, str]:
+        """Start a workflow whose first execution published and died; its id and the commit."""
+        workflow = self.start()
+        attempt = Attempt(workflow, "dead-task", 0, "step")
+        dead = Execution(Claim(attempt, "dead-claim"), "dead")
+        record = Record.of(dead, ref=self.ref, params={})
+        return workflow, self.commit("main", files, **record.metadata())
 
     def install_fence(self) -> None:
         """Put the hook into the input commit."""
@@ -230,10 +243,10 @@ class RealWorld:
         execution = Execution(delivery.claim, execution_id or uuid.uuid4().hex)
         return run_attempt(job, execution, delivery.payload, self.ports(lake))
 
-    def report(self, delivery: Delivery, outcome: Outcome) -> Delivered:
+    def report(self, delivery: Delivery, outcome: Outcome) -> Reported:
         return report(self.conductor, delivery.claim, outcome, [], seconds=20)
 
-    def attempt(self, job: Job, *, lake: Lake | None = None) -> tuple[Outcome, Delivered]:
+    def attempt(self, job: Job, *, lake: Lake | None = None) -> tuple[Outcome, Reported]:
         """Claim, run and report the next attempt."""
         delivery = self.claim()
         outcome = self.run(job, delivery, lake=lake)

@@ -26,8 +26,8 @@ keys = st.lists(segments, min_size=1, max_size=4).map("/".join)
 plain_paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join)
 
 
-def remote(key: str, size: int = 1, checksum: str = "") -> RemoteObject:
-    return RemoteObject(key, size, checksum or f"md5 of {key}", "text/plain", {"of": key})
+def remote(key: str, size: int = 1) -> RemoteObject:
+    return RemoteObject(key, size, "text/plain", {"of": key})
 
 
 def record(size: int = 1, *, at: int = 1, inode: int = 1) -> StatRecord:

@@ -1,12 +1,15 @@
-"""The command line. Command modules import what they run inside the command, so that
-``perago --help`` loads neither pyspark nor an SDK."""
+"""Run the command line.
+
+Command modules import what they run inside the command, so that ``perago --help`` loads neither
+pydantic nor pyspark nor an SDK.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -32,8 +35,10 @@ app = typer.Typer(
     help="Run typed Python functions as transactions over LakeFS, driven by Conductor.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Plain help: loading rich for it takes longer than everything else together.
+    # Plain help: loading rich takes longer than everything else together.
     rich_markup_mode=None,
+    # Inherited by every command.
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=True,
 )
 app.add_typer(config_app, name="config")
@@ -48,9 +53,24 @@ app.command()(start)
 app.add_typer(fence_app, name="fence")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import perago
+
+        output.say(f"perago {perago.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
-    """Keep `perago` a group of commands."""
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Declare the options of `perago` itself."""
 
 
 def main() -> NoReturn:
@@ -63,12 +83,12 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except Exception as error:  # noqa: BLE001  the last one to see it
+    except Exception as error:  # noqa: BLE001  anything else is a bug
         output.confess(error)
         sys.exit(EXIT_BUG)
     sys.exit(0)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave as an exception, so that what a command has begun is cleaned up on the way out."""
+    """Raise an exception, so that the command cleans up before it ends."""
     raise SystemExit(EXIT_TERMINATED)

@@ -10,25 +10,11 @@ import typer
 
 from perago.cli import output
 from perago.cli.extract import Targets
-from perago.cli.register import describe
 
 if TYPE_CHECKING:
+    from perago.operations.registration import Comparison
     from perago.tasks.definition import Problem, TaskDefinition
     from perago.tasks.drift import Difference
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """One task against Conductor; ``differences`` is None when it is not registered."""
-
-    task: str
-    differences: list[Difference] | None
-
-    @property
-    def is_error(self) -> bool:
-        from perago.tasks.drift import breaks_contract
-
-        return self.differences is None or breaks_contract(self.differences)
 
 
 @dataclass(slots=True)
@@ -36,7 +22,7 @@ class _Report:
     tasks: list[str]
     problems: list[Problem]
     warnings: list[str] = field(default_factory=list)
-    compared: list[_Comparison] = field(default_factory=list)
+    compared: list[Comparison] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -69,22 +55,14 @@ def check(
     raise typer.Exit(report.exit_code)
 
 
-def _compare(definitions: list[TaskDefinition]) -> list[_Comparison]:
+def _compare(definitions: list[TaskDefinition]) -> list[Comparison]:
     from perago.conductor.taskdefs import ConductorTaskDefs
+    from perago.operations.registration import compare_with_conductor
     from perago.settings import load_settings
-    from perago.tasks.drift import compare_taskdefs
-    from perago.tasks.taskdef import build_taskdef
     from perago.wiring.connections import conductor_connection
 
-    compared = []
     with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:
-        for definition in definitions:
-            registered = conductor.get(definition.name)
-            differences = None
-            if registered is not None:
-                differences = compare_taskdefs(build_taskdef(definition), registered)
-            compared.append(_Comparison(definition.name, differences))
-    return compared
+        return [compare_with_conductor(conductor, definition) for definition in definitions]
 
 
 def _show(report: _Report) -> None:
@@ -101,7 +79,9 @@ def _show(report: _Report) -> None:
         _show_task(name, compared.get(name))
 
 
-def _show_task(name: str, comparison: _Comparison | None) -> None:
+def _show_task(name: str, comparison: Comparison | None) -> None:
+    from perago.operations.registration import describe
+
     if comparison is None:
         output.say(f"{name}: ok")
     elif comparison.differences is None:

@@ -15,8 +15,6 @@ from typing import Any
 
 from perago.errors import ConfigurationError, PeragoError
 
-_LONGEST_VALUE = 80
-
 
 def json_text(value: Any) -> str:
     """One JSON document, ending in a newline; the order of keys is the value's own."""
@@ -44,15 +42,6 @@ def note(line: str) -> None:
 def warn(line: str) -> None:
     """Print a warning on stderr."""
     note(f"warning: {line}")
-
-
-def short(value: Any) -> str:
-    """A value on one line, cut where it gets long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except TypeError:
-        text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def explain(error: PeragoError) -> None:

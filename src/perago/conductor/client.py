@@ -14,25 +14,18 @@ from conductor.client.http.models.task import Task
 from conductor.client.http.models.task_exec_log import TaskExecLog
 from conductor.client.http.models.task_result import TaskResult
 from conductor.client.http.models.workflow import Workflow
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_random_exponential,
-)
 
 from perago.conductor.errors import translated
 from perago.connections import ConductorConnection
-from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
+from perago.errors import BackendRefusedError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
+from perago.retry import TRIES, retrying_times
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
 _MAX_LOG_ENTRIES = 10
-
-_TRIES = 4
 
 
 def connect(connection: ConductorConnection) -> ApiClient:
@@ -56,7 +49,7 @@ def connect(connection: ConductorConnection) -> ApiClient:
 class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
-    def __init__(self, connection: ConductorConnection, *, tries: int = _TRIES) -> None:
+    def __init__(self, connection: ConductorConnection, *, tries: int = TRIES) -> None:
         """``tries`` is for reads and lease renewals; polls and posts are one request each."""
         client = connect(connection)
         self._api = TaskResourceApi(client)
@@ -87,7 +80,7 @@ class ConductorAttempts:
         return _delivery(tasks[0], token) if tasks else None
 
     def read(self, task_id: str) -> AttemptSnapshot:
-        task = self._retrying()(self._get_task, task_id)
+        task = retrying_times(self._tries)(self._get_task, task_id)
         return AttemptSnapshot(
             status=str(task.status),
             workflow_instance_id=task.workflow_instance_id,
@@ -101,7 +94,7 @@ class ConductorAttempts:
 
     def has_ended_before(self, workflow_instance_id: str) -> bool:
         # Conductor leaves the time of the last end on a workflow that is retried or rerun.
-        return bool(self._retrying()(self._get_workflow, workflow_instance_id).end_time)
+        return bool(retrying_times(self._tries)(self._get_workflow, workflow_instance_id).end_time)
 
     def assert_answers(self) -> None:
         """Make sure that a Conductor answers here, and not just any web server.
@@ -124,7 +117,7 @@ class ConductorAttempts:
         result = _result(claim, "IN_PROGRESS")
         result.extend_lease = True
         what = f"extend the lease of task {claim.attempt.task_id}"
-        self._retrying()(self._update, result, what)
+        retrying_times(self._tries)(self._update, result, what)
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
         """Post an outcome. Only for a claim that was just read and found ours."""
@@ -147,14 +140,6 @@ class ConductorAttempts:
     def hand_back(self, claim: Claim) -> None:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         self._update(_result(claim, "IN_PROGRESS"), f"hand back task {claim.attempt.task_id}")
-
-    def _retrying(self) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception_type(BackendUnavailableError),
-            stop=stop_after_attempt(self._tries),
-            wait=wait_random_exponential(multiplier=0.2, max=3),
-            reraise=True,
-        )
 
     def _get_task(self, task_id: str) -> Task:
         with translated(f"read task {task_id}"):

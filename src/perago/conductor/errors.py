@@ -18,6 +18,7 @@ from perago.errors import (
     ConflictError,
     NotFoundError,
 )
+from perago.text import shorten_line
 
 _MAX_TEXT = 300
 
@@ -58,8 +59,7 @@ def _message(error: ApiException) -> str:
         text = _explanation(json.loads(body)) if body else str(error.reason or "")
     except (ValueError, KeyError, TypeError):
         text = str(body)
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"
+    return shorten_line(text, _MAX_TEXT)
 
 
 def _explanation(answer: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The one place where foreign errors become ours."""
+"""Translate the errors of the SDK, urllib3 and obstore into those of Perago: only here."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from perago.errors import (
     NotFoundError,
     PreconditionError,
 )
+from perago.text import shorten_line
 
 if TYPE_CHECKING:
     from lakefs_sdk.exceptions import ApiException
@@ -38,7 +39,10 @@ _STATUS = re.compile(r"status code: (\d{3})\b")
 
 @contextmanager
 def translated(what: str, *, changes: bool = False) -> Iterator[None]:
-    """Run one request. With ``changes``, an answer that never came may hide a change."""
+    """Translate the errors of one request, described by ``what``.
+
+    With ``changes``, a missing answer is a ``LostReplyError``: the change may have been made.
+    """
     try:
         yield
     except http.HTTPError as error:
@@ -46,7 +50,7 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
     except BaseError as error:
         raise _from_store(what, error) from None
     except FileNotFoundError as error:
-        # obstore raises the system's error both for a missing object and for a missing file.
+        # obstore raises this for a missing object, without a number, and for a missing file.
         if error.errno is not None:
             raise
         raise NotFoundError(f"LakeFS could not {what}: {_store_text(error)}") from None
@@ -57,15 +61,20 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
 
 
 def _is_of_sdk(error: Exception) -> TypeGuard[ApiException]:
-    # Importing the SDK takes a second, in every Python worker of Spark too, none of which uses it.
-    # Where it was not imported, nothing can have raised its errors.
+    # Not imported for this: it takes a second, and Spark's Python workers do not use the SDK.
+    # While it is not imported, its errors cannot have been raised.
     sdk = sys.modules.get("lakefs_sdk.exceptions")
     return sdk is not None and isinstance(error, sdk.ApiException)
 
 
 def from_status(what: str, status: int, body: bytes, *, changes: bool = False) -> BackendError:
-    """The error for an answer that was read without the SDK."""
+    """Build the error for an answer that was read without the SDK."""
     return _from_status(what, status, _text_of(body), changes=changes)
+
+
+def from_unreadable(what: str, error: ValueError) -> BackendUnavailableError:
+    """Build the error for an answer that was cut off or that LakeFS did not write."""
+    return BackendUnavailableError(f"LakeFS could not {what}: {error}")
 
 
 def _from_status(what: str, status: int, text: str, *, changes: bool) -> BackendError:
@@ -83,14 +92,15 @@ def _from_status(what: str, status: int, text: str, *, changes: bool) -> Backend
     if 300 <= status < 500:
         return BackendRefusedError(message)
     if changes and status >= 500:
-        # The server or a proxy gave up; what it had done by then nobody said.
+        # The server or a proxy failed after the change may have been made.
         return LostReplyError(message)
     return BackendUnavailableError(message)
 
 
 def _from_transport(what: str, error: http.HTTPError, *, changes: bool) -> BackendError:
     cause = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
-    message = f"LakeFS did not answer to {what}: {type(cause).__name__}: {_shorten(str(cause))}"
+    text = shorten_line(str(cause), _MAX_TEXT)
+    message = f"LakeFS did not answer to {what}: {type(cause).__name__}: {text}"
     if changes and not isinstance(cause, _NEVER_SENT):
         return LostReplyError(message)
     return BackendUnavailableError(message)
@@ -110,8 +120,8 @@ def _from_store(what: str, error: BaseError) -> BackendError:
 
 
 def _store_text(error: Exception) -> str:
-    """What obstore says, without the dump of its internals that it adds."""
-    return _shorten(str(error).partition("Debug source:")[0])
+    """Return the text of an obstore error, without the dump of internals at its end."""
+    return shorten_line(str(error).partition("Debug source:")[0], _MAX_TEXT)
 
 
 def _message(error: ApiException) -> str:
@@ -124,9 +134,4 @@ def _text_of(body: bytes | str) -> str:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError):
         message = text
-    return _shorten(str(message))
-
-
-def _shorten(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MAX_TEXT else flat[: _MAX_TEXT - 1] + "…"
+    return shorten_line(str(message), _MAX_TEXT)

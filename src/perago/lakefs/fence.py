@@ -1,15 +1,17 @@
-"""The hard fence: a pre-merge hook that makes check-then-merge a compare-and-swap in the server.
+"""The hard fence: a pre-merge hook that makes a merge a compare-and-swap on the server.
 
 LakeFS runs the hook inside its branch update, after the merge commit is made and before the
-conditional write, and again whenever that write has to be retried. So when the hook has seen the
-expected parent, no other commit can slip in between.
+conditional write, and again on every retry of that write. So no other commit can land between
+the hook's check of the expected parent and the merge.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-ACTION_PATH = "_lakefs_actions/perago_fence.yaml"
+from perago.protocol.names import ACTIONS_FOLDER
+
+ACTION_PATH = f"{ACTIONS_FOLDER}perago_fence.yaml"
 
 ACTION_TEXT = """\
 name: perago_fence
@@ -29,7 +31,7 @@ hooks:
 
 
 class FenceState(StrEnum):
-    """What a commit has at the fence's path."""
+    """The state of the action file in a commit."""
 
     INSTALLED = "installed"
     OUTDATED = "outdated"
@@ -38,9 +40,9 @@ class FenceState(StrEnum):
 
 
 def fence_state(content: bytes) -> FenceState:
-    """Only the very text is the fence: an edited copy may let through what it should refuse."""
+    """Compare an action file with the fence: an edited copy might let a merge pass."""
     if content == ACTION_TEXT.encode():
         return FenceState.INSTALLED
-    # Every version of ours begins with its name.
+    # Every version of the fence begins with its name.
     ours = content.startswith(b"name: perago_fence\n")
     return FenceState.OUTDATED if ours else FenceState.FOREIGN

@@ -1,19 +1,22 @@
-"""Listing and deleting what executions left in LakeFS."""
+"""List and delete the staging branches and tags that executions left in LakeFS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from lakefs_sdk import TagCreation
 
 from perago.connections import LakeFSConnection
-from perago.errors import BackendUnavailableError, NotFoundError
+from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.control import connect
 from perago.lakefs.errors import translated
-from perago.protocol.garbage import REPLACED_PREFIX, STAGING_PREFIX, FoundBranch, FoundTag
+from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
+from perago.protocol.names import STAGING_PREFIX
 from perago.protocol.workspace import Commit
+from perago.retry import retrying_times
 
 _PAGE = 1000
 
@@ -21,23 +24,23 @@ Removal = Literal["deleted", "gone", "moved"]
 
 
 class LakeFSGarbage:
-    """Staging branches and replaced-commit tags of repositories."""
+    """Finds and deletes staging branches, and tags of replaced commits."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._client = connect(connection)
         self._timeout = (connection.connect_timeout, connection.read_timeout)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client._api.rest_client.pool_manager.clear()
 
     def repositories(self) -> list[str]:
-        """Every repository that the user sees."""
+        """List every repository that the user can see."""
         listing = self._pages("list repositories", self._client.repositories_api.list_repositories)
         return [str(item.id) for item in listing]
 
     def branches(self, repository: str) -> Iterator[FoundBranch]:
-        """Branches that are named like staging branches."""
+        """List the branches that are named like staging branches, with their HEADs."""
         what = f"list branches of {repository!r}"
         call = self._client.branches_api.list_branches
         for item in self._pages(what, call, repository, prefix=STAGING_PREFIX):
@@ -48,20 +51,23 @@ class LakeFSGarbage:
 
     def _found(self, repository: str, name: str, commit_id: str) -> FoundBranch:
         get = self._client.commits_api.get_commit
-        commit = self._ask(f"read commit {commit_id} of {repository!r}", get, repository, commit_id)
+        commit = self._request(
+            f"read commit {commit_id} of {repository!r}", get, repository, commit_id
+        )
         head = Commit(commit.id, tuple(commit.parents), dict(commit.metadata or {}))
         committed = datetime.fromtimestamp(commit.creation_date, tz=UTC)
         return FoundBranch(repository, str(name), head, committed)
 
     def tags(self, repository: str) -> Iterator[FoundTag]:
-        """Tags that are named like tags of replaced commits."""
+        """List the tags that are named like tags of replaced and withdrawn commits."""
         call = self._client.tags_api.list_tags
         what = f"list tags of {repository!r}"
-        for item in self._pages(what, call, repository, prefix=REPLACED_PREFIX):
-            yield FoundTag(repository, str(item.id), str(item.commit_id))
+        for prefix in TAG_PREFIXES:
+            for item in self._pages(what, call, repository, prefix=prefix):
+                yield FoundTag(repository, str(item.id), str(item.commit_id))
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
-        """Delete a branch that is still at ``commit``."""
+        """Delete a branch if it is still at ``commit``; return what became of it."""
         api = self._client.branches_api
         return self._delete(
             f"branch {name!r} of {repository!r}",
@@ -71,8 +77,19 @@ class LakeFSGarbage:
             commit,
         )
 
+    def create_tag(self, repository: str, name: str, commit: str) -> None:
+        """Create a tag; one that is there already is fine."""
+        creation = TagCreation(id=name, ref=commit)
+        with suppress(ConflictError):
+            self._request(
+                f"create tag {name!r} of {repository!r}",
+                self._client.tags_api.create_tag,
+                repository,
+                creation,
+            )
+
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
-        """Delete a tag that is still on ``commit``."""
+        """Delete a tag if it is still on ``commit``; return what became of it."""
         api = self._client.tags_api
         return self._delete(
             f"tag {name!r} of {repository!r}",
@@ -86,9 +103,9 @@ class LakeFSGarbage:
         self, what: str, get: Any, delete: Any, name: tuple[str, str], commit: str
     ) -> Removal:
         try:
-            if self._ask(f"read {what}", get, *name).commit_id != commit:
+            if self._request(f"read {what}", get, *name).commit_id != commit:
                 return "moved"
-            self._ask(f"delete {what}", delete, *name)
+            self._request(f"delete {what}", delete, *name)
         except NotFoundError:
             return "gone"
         return "deleted"
@@ -96,19 +113,17 @@ class LakeFSGarbage:
     def _pages(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         after = ""
         while True:
-            page = self._ask(what, call, *args, after=after, amount=_PAGE, **kwargs)
+            page = self._request(what, call, *args, after=after, amount=_PAGE, **kwargs)
             yield from page.results
             if not page.pagination.has_more:
                 return
             after = page.pagination.next_offset
 
-    @retry(
-        retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop_after_attempt(4),
-        wait=wait_random_exponential(multiplier=0.2, max=3),
-        reraise=True,
-    )
-    def _ask(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
-        """Reading, and deleting what nobody uses, may be repeated."""
-        with translated(what):
-            return call(*args, _request_timeout=self._timeout, **kwargs)
+    def _request(self, what: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Send one request, with retries: all of them read or are idempotent."""
+
+        def send() -> Any:
+            with translated(what):
+                return call(*args, _request_timeout=self._timeout, **kwargs)
+
+        return retrying_times()(send)

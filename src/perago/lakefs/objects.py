@@ -1,8 +1,8 @@
-"""The data plane: objects through the S3 gateway, everything else through the LakeFS API.
+"""The data plane of LakeFS: objects through the S3 gateway, all else through the LakeFS API.
 
-The requests to the API are written by hand, with urllib3: listings (the SDK builds a model per
-object), objects whose keys the S3 client refuses (the SDK holds whole files in memory), deletes,
-and user metadata (the gateway renames its keys, and the upload call changes their case).
+The requests to the API are made with urllib3 and not with the SDK: listings (the SDK builds a
+model per object), objects whose keys the S3 client refuses (the SDK holds whole files in memory),
+deletes, and user metadata (the gateway renames its keys, and the upload call changes their case).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import urllib3
 from obstore.store import S3Store
 
 from perago.connections import LakeFSConnection
-from perago.errors import BackendUnavailableError
-from perago.lakefs.errors import from_status, translated
+from perago.lakefs.errors import from_status, from_unreadable, translated
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, retrying
@@ -33,19 +32,16 @@ from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
 
-
-Answer = TypeVar("Answer")
+Parsed = TypeVar("Parsed")
 
 _PAGE = 1000
 _CONNECTIONS = 32
-
-
 PIECE = 8 << 20
 _PIECES_AHEAD = 3
 
 
 class LakeFSObjects:
-    """Implements the ports ``ObjectStore`` and ``Objects``. Safe to use from many threads."""
+    """Implements the ports ``ObjectStore`` and ``Objects``. Thread-safe."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
@@ -60,7 +56,7 @@ class LakeFSObjects:
         )
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._http.clear()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
@@ -89,7 +85,7 @@ class LakeFSObjects:
         return map(_as_change, self._pages(what, url, {"type": "two_dot"}))
 
     def _pages(self, what: str, url: str, fields: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """Every entry of a paginated answer."""
+        """Request all pages of a list; yield every entry."""
         after = ""
         while True:
             page = self._request(
@@ -156,7 +152,7 @@ class LakeFSObjects:
         url = f"{self._branch_url(repository, branch)}/objects/delete"
         body = json.dumps({"paths": list(keys)}).encode()
         answer = self._request(what, "POST", url, {}, body, parse=_json)
-        # The call answers 200 and lists what it did not delete; a key that is not there is fine.
+        # LakeFS answers 200 and lists the keys it failed to delete; a missing key is no error.
         if errors := answer.get("errors"):
             raise from_status(what, errors[0]["status_code"], errors[0]["message"].encode())
 
@@ -169,18 +165,18 @@ class LakeFSObjects:
         body: bytes | Path | None = None,
         *,
         headers: dict[str, str] | None = None,
-        parse: Callable[[bytes], Answer],
-    ) -> Answer:
-        """One request, repeated while LakeFS is away: all of them may be.
+        parse: Callable[[bytes], Parsed],
+    ) -> Parsed:
+        """Send one request, with retries: all of them read or are idempotent.
 
-        Parsing is part of it: an answer that is cut off in its headers looks whole to urllib3.
+        Parsing is retried too: urllib3 does not notice an answer that is cut off in its headers.
         """
         target = f"{url}?{urlencode(fields)}" if fields else url
         headers = {"Content-Type": "application/json", **self._headers, **(headers or {})}
 
-        def ask() -> Answer:
+        def send() -> Parsed:
             with ExitStack() as held:
-                # Opened anew for each try: one that failed has moved the file's position.
+                # Opened for each try: a failed one has moved the file's position.
                 content = held.enter_context(body.open("rb")) if isinstance(body, Path) else body
                 held.enter_context(translated(what))
                 answer = self._http.request(method, target, body=content, headers=headers)
@@ -189,9 +185,9 @@ class LakeFSObjects:
             try:
                 return parse(answer.data)
             except ValueError as error:
-                raise BackendUnavailableError(f"LakeFS could not {what}: {error}") from None
+                raise from_unreadable(what, error) from None
 
-        return retrying(self._connection.patience)(ask)
+        return retrying(self._connection.retry_seconds)(send)
 
     def _repository_url(self, repository: str) -> str:
         return f"{self._connection.api}/repositories/{quote(repository, safe='')}"
@@ -207,7 +203,6 @@ def _as_object(item: dict[str, Any]) -> RemoteObject:
     return RemoteObject(
         key=item["path"],
         size=item.get("size_bytes", 0),
-        checksum=item["checksum"],
         content_type=item.get("content_type") or DEFAULT_CONTENT_TYPE,
         metadata=item.get("metadata") or {},
     )
@@ -234,12 +229,12 @@ def _exactly(body: bytes, length: int) -> memoryview:
 
 
 def _gateway_takes(key: str) -> bool:
-    """obstore refuses control characters in keys, and drops a slash at the end."""
+    """Return whether obstore can use a key: no control character, no slash at the end."""
     return not key.endswith("/") and not any(ord(char) < 32 or ord(char) == 127 for char in key)
 
 
 class GatewayClient:
-    """Reads and writes objects. Safe to use from many threads."""
+    """Reads and writes objects through the S3 gateway. Thread-safe."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
@@ -247,7 +242,7 @@ class GatewayClient:
         self._lock = Lock()
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        """Ranges in order, a few of them ahead, so that hashing and writing never stop the line."""
+        """Read an object in ranges, some ahead, so that hashing does not delay the next request."""
         store, path = self._store(repository), f"{ref}/{key}"
         with translated(f"read object {key!r}"):
             if size <= PIECE:
@@ -258,7 +253,7 @@ class GatewayClient:
     def write(
         self, repository: str, branch: str, key: str, source: Path, content_type: str
     ) -> None:
-        """Upload one file; a large one in parts."""
+        """Upload one file, in parts if it is large."""
         with translated(f"write object {key!r}"):
             obstore.put(
                 self._store(repository),
@@ -280,29 +275,29 @@ def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
     starts = range(0, size, PIECE)
     with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
 
-        def ask(start: int) -> Future[Any]:
+        def request(start: int) -> Future[Any]:
             length = min(PIECE, size - start)
             return ahead.submit(obstore.get_range, store, path, start=start, length=length)
 
-        pending = [ask(start) for start in starts[:_PIECES_AHEAD]]
+        pending = [request(start) for start in starts[:_PIECES_AHEAD]]
         for start in starts[_PIECES_AHEAD:]:
             yield memoryview(pending.pop(0).result())
-            pending.append(ask(start))
+            pending.append(request(start))
         for piece in pending:
             yield memoryview(piece.result())
 
 
 def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
-    """A store that takes nothing from the AWS variables a worker's environment may hold.
+    """Open a store that ignores the AWS variables of the environment.
 
-    obstore reads them all; what is given here wins. The service's own endpoint variable would
-    even send our requests to another server.
+    obstore reads them all, and arguments take precedence. The variable of the S3 endpoint, for
+    example, would send the requests to another server.
     """
     client: ClientConfig = {
         "allow_http": connection.gateway.startswith("http://"),
         "connect_timeout": timedelta(seconds=connection.connect_timeout),
         "read_timeout": timedelta(seconds=connection.read_timeout),
-        # For a whole request, which moves one piece at most, also on a slow line.
+        # For a whole request, which moves one piece at most, also on a slow connection.
         "timeout": timedelta(seconds=4 * connection.read_timeout),
     }
     if connection.authorities is not None:
@@ -317,9 +312,9 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
         skip_signature=False,
         s3_express=False,
         client_options=client,
-        # obstore repeats by itself, also a body that was cut off and a write without an answer.
+        # obstore retries by itself, also a body that was cut off and a write without an answer.
         retry_config={
-            "retry_timeout": timedelta(seconds=connection.patience),
+            "retry_timeout": timedelta(seconds=connection.retry_seconds),
             "backoff": {
                 "init_backoff": timedelta(seconds=FIRST_WAIT_SECONDS),
                 "max_backoff": timedelta(seconds=LONGEST_WAIT_SECONDS),
@@ -329,7 +324,7 @@ def _open_store(connection: LakeFSConnection, repository: str) -> S3Store:
 
 
 class _Credentials:
-    """Gives obstore the key pair when it signs, and no session token."""
+    """Provides obstore with the key pair for signing, and no session token."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection

@@ -23,16 +23,17 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from perago.protocol.events import PhaseEvent
+from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.identity import Execution
 from perago.settings import Settings
+from perago.text import MASK
 
 # Libraries that tell of each request. The Conductor SDK puts a process id before its names.
 _CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
+_LEVELS = {"phase_started": logging.DEBUG, **dict.fromkeys(WARNINGS, logging.WARNING)}
 _log = structlog.get_logger(__name__)
 
 
-_MASK = "********"
 _DEEPEST = 8
 # Blocks of text that people want to read line by line.
 _BLOCKS = ("exception", "trace", "stack")
@@ -78,7 +79,7 @@ def log_phase(event: PhaseEvent) -> None:
     details: dict[str, Any] = dict(event.details)
     if event.seconds is not None:
         details["seconds"] = round(event.seconds, 4)
-    level = logging.DEBUG if event.action == "phase_started" else logging.INFO
+    level = _LEVELS.get(event.action, logging.INFO)
     _log.log(level, event.action, phase=event.phase, **details)
 
 
@@ -197,7 +198,7 @@ class Masking:
 
     def _mask(self, text: str) -> str:
         for spelling in self._spellings:
-            text = text.replace(spelling, _MASK)
+            text = text.replace(spelling, MASK)
         return str(text)
 
 

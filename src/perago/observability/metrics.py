@@ -85,10 +85,16 @@ class WorkerMetrics:
             "fence",
         )
         self._unknown = self._counter(
-            "unknown_outcomes", "Changes of which nobody can say whether they landed.", "task"
+            "unknown_outcomes", "Changes of which it is not known whether they landed.", "task"
         )
         self._lost = self._counter(
             "lost_replies", "Changes asked for whose reply was lost.", "task"
+        )
+        self._replacements = self._counter(
+            "replacements", "Abandoned publications that were replaced or taken back.", "task"
+        )
+        self._withdrawals = self._counter(
+            "withdrawals", "Licences of executions that were withdrawn.", "task"
         )
         self._poll_failures = self._counter("poll_failures", "Polls that failed.", "task")
         self._undelivered = self._counter(
@@ -112,6 +118,10 @@ class WorkerMetrics:
                 self._count_failure(task, event)
             case "reply_lost":
                 self._lost.labels(task).inc()
+            case "publication_replaced":
+                self._replacements.labels(task).inc()
+            case "licence_withdrawn":
+                self._withdrawals.labels(task).inc()
 
     def finished(self, task: str, outcome: Outcome) -> None:
         """An attempt ended and its outcome was reported."""
@@ -202,7 +212,14 @@ class WorkerMetrics:
                 self._objects.labels(task, direction)
             for fence in ("attempt", "publish"):
                 self._rejections.labels(task, fence)
-            for counter in (self._unknown, self._lost, self._poll_failures, self._undelivered):
+            for counter in (
+                self._unknown,
+                self._lost,
+                self._replacements,
+                self._withdrawals,
+                self._poll_failures,
+                self._undelivered,
+            ):
                 counter.labels(task)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

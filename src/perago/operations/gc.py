@@ -18,6 +18,7 @@ from perago.protocol.garbage import (
     judge_tag,
     recognise,
 )
+from perago.protocol.licences import withdrawn_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class Item:
     name: str
     commit: str
     verdict: Verdict
+    # Made before a branch is deleted: a request that it licensed may still be landing, and the
+    # next execution of the task must know (docs/model.md).
+    withdrawn_tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,9 @@ def survey(
             staging = recognise(branch)
             if staging is not None:
                 verdict = _judge(staging, attempts, now)
-                yield Item("branch", repository, branch.name, branch.head.id, verdict)
+                commit = branch.head.id
+                kept = withdrawn_tag(now.strftime("%Y%m%d"), commit, staging.name.fingerprint)
+                yield Item("branch", repository, branch.name, commit, verdict, kept)
         for tag in tags:
             judged = judge_tag(tag, now)
             if judged is not None:
@@ -93,6 +99,8 @@ def collect(lake: LakeFSGarbage, items: Sequence[Item]) -> Iterator[Removed]:
             continue
         delete = lake.delete_branch if item.kind == "branch" else lake.delete_tag
         try:
+            if item.withdrawn_tag is not None:
+                lake.create_tag(item.repository, item.withdrawn_tag, item.commit)
             yield Removed(item, delete(item.repository, item.name, item.commit))
         except BackendError as error:
             yield Removed(item, "failed", error)

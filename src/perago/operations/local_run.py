@@ -209,7 +209,8 @@ class Transaction:
             client = SparkClient(lambda: _started(runtime), [self.target])
             with client.attempt(execution):
                 moves = chosen.moves_workspaces
-                yield SparkAccess(client.open, client.session if moves else None)
+                transfer = client.transfer_session if moves else None
+                yield SparkAccess(client.open, client.end, transfer)
 
     def _sweep(self, complain: Callable[[str], None]) -> None:
         for entry in sweep(self.settings.workspace_root).failures:

@@ -20,6 +20,11 @@ class PhaseEvent:
     details: dict[str, Any] = field(default_factory=dict)
 
 
+# What an operator should see: logged as warnings, and kept in the task log.
+WARNINGS = frozenset(
+    {"publication_replaced", "licence_withdrawn", "reply_lost", "staging_cleanup_failed"}
+)
+
 EventSink = Callable[[PhaseEvent], None]
 
 
@@ -49,7 +54,7 @@ class Phases:
         finally:
             self._current = outer
 
-    def tell(self, action: str, **details: Any) -> None:
+    def report(self, action: str, **details: Any) -> None:
         """Report something that happened inside the current phase."""
         self._sink(PhaseEvent(action, self._current, None, details))
 

@@ -50,14 +50,14 @@ def _publish(
         changes = directory.changes()
         details.update(changes.summary())
     record = steps.record(pinned, executed)
-    if not changes:
-        return steps.publish(pinned, None, record, lease)
-    with steps.staging_branch(pinned) as staging:
+    with steps.licence(pinned) as licence:
+        if not changes:
+            return steps.publish(pinned, licence, None, record, lease)
         with phases("stage") as details:
             details.update(changes.summary())
-            steps.create(staging, pinned)
-            directory.stage(changes, staging)
-            staged = steps.commit(staging, record)
+            licence.create()
+            directory.stage(changes, licence.branch)
+            staged = steps.commit(licence.branch, record)
         with phases("second_fence"):
             lease = steps.fence.check()
-        return steps.publish(pinned, staged, record, lease)
+        return steps.publish(pinned, licence, staged, record, lease)

@@ -12,15 +12,18 @@ from datetime import UTC, datetime, timedelta
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
 from perago.protocol.identity import StagingName, parse_staging_name
+from perago.protocol.names import REPLACED_PREFIX, WITHDRAWN_PREFIX
 from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit
 
-STAGING_PREFIX = "perago-staging-"
-REPLACED_PREFIX = "perago-replaced-"
 RETENTION = timedelta(days=7)
 
-_REPLACED = re.compile(rf"{REPLACED_PREFIX}(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})", re.ASCII)
+TAG_PREFIXES = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
+_KEPT = re.compile(
+    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})(-[0-9a-f]{{16}})?",
+    re.ASCII,
+)
 _LOCAL_TASK = re.compile(r"local-(?P<started>\d{8}T\d{6}Z)-[0-9a-f]+", re.ASCII)
 _LOCAL_TIME = "%Y%m%dT%H%M%SZ"
 _WAITING = {"SCHEDULED", "IN_PROGRESS"}
@@ -114,15 +117,16 @@ def judge_local(started: datetime, now: datetime) -> Verdict:
 
 
 def judge_tag(tag: FoundTag, now: datetime) -> Verdict | None:
-    """The tag of a replaced commit; None for a tag that is not one."""
-    found = _REPLACED.fullmatch(tag.name)
+    """The tag of a replaced or withdrawn commit; None for a tag that is neither."""
+    found = _KEPT.fullmatch(tag.name)
     day = _parse(found["day"], "%Y%m%d") if found else None
     if found is None or day is None or found["commit"] != tag.commit:
         return None
+    how = TAG_PREFIXES[found["prefix"]]
     age = (now.date() - day.date()).days
     if age > RETENTION.days:
-        return Verdict(True, f"the commit was replaced {age} days ago")
-    return Verdict(False, f"the commit was replaced {age} days ago; kept for {RETENTION.days} days")
+        return Verdict(True, f"the commit was {how} {age} days ago")
+    return Verdict(False, f"the commit was {how} {age} days ago; kept for {RETENTION.days} days")
 
 
 def _judge_waiting(staging: Staging, task: AttemptSnapshot, now: datetime) -> Verdict:

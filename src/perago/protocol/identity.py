@@ -6,8 +6,13 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from perago.protocol.names import STAGING_PREFIX
+from perago.text import shorten
+
 _NOT_IN_A_BRANCH_ID = re.compile(r"[^0-9A-Za-z_-]+")
 _MAX_BRANCH_ID = 240
+# What the ids of Conductor and an execution leave for the reference.
+_MAX_REFERENCE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,21 @@ class LogicalTask:
 
     def __str__(self) -> str:
         return f"{self.workflow_instance_id}/{self.reference_name}/{self.iteration}"
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name that no other logical task has; staging branch names give it too."""
+        return _fingerprint(self.staging_prefix, self.iteration)
+
+    @property
+    def staging_prefix(self) -> str:
+        """What the staging branches of this task's executions begin with, in every iteration.
+
+        The workflow instance is never cut. The reference gives way to the ids, with a hash.
+        """
+        workflow = _distinct_part(self.workflow_instance_id)
+        reference = _abbreviate(_distinct_part(self.reference_name), _MAX_REFERENCE)
+        return f"{STAGING_PREFIX}{workflow}-{reference}-seq-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +90,24 @@ class Execution:
     def staging_branch_name(self) -> str:
         """A branch id unique to this execution, at most 240 characters.
 
-        The workflow and reference names are for people and give way first; ids are never cut.
+        It begins with :attr:`LogicalTask.staging_prefix`, by which later executions of the same
+        logical task find it.
         """
         attempt = self.attempt
-        ids = (
-            f"seq-{attempt.seq}-iteration-{attempt.iteration}"
+        name = (
+            f"{attempt.logical.staging_prefix}{attempt.seq}-iteration-{attempt.iteration}"
             f"-task-id-{_branch_part(attempt.task_id)}-retry-{attempt.retry_count}"
             f"-exec-{_branch_part(self.id)}"
         )
-        workflow = _branch_part(attempt.workflow_name) or "workflow"
-        reference = _branch_part(attempt.reference_name) or "task"
-        room = _MAX_BRANCH_ID - len("perago-staging---") - len(ids)
-        if room < 2 * _SHORTEST:
-            raise ValueError(f"the task id is too long for a branch name: {attempt.task_id[:80]}…")
-        if len(workflow) + len(reference) > room:
-            workflow = _shorten(workflow, max(room - len(reference), room // 2))
-            reference = _shorten(reference, room - len(workflow))
-        return f"perago-staging-{workflow}-{reference}-{ids}"
+        if len(name) > _MAX_BRANCH_ID:
+            raise ValueError(
+                f"the task id is too long for a branch name: {shorten(attempt.task_id, 81)}"
+            )
+        return name
 
-
-_SHORTEST = 10
 
 _STAGING_NAME = re.compile(
-    r"perago-staging-[0-9A-Za-z_-]+-seq-\d+-iteration-\d+"
+    rf"(?P<prefix>{STAGING_PREFIX}[0-9A-Za-z_-]+-seq-)\d+-iteration-(?P<iteration>\d+)"
     r"-task-id-(?P<task_id>[0-9A-Za-z_-]+)-retry-(?P<retry_count>\d+)"
     r"-exec-(?P<execution_id>[0-9A-Za-z_-]+)",
     re.ASCII,
@@ -103,9 +118,21 @@ _STAGING_NAME = re.compile(
 class StagingName:
     """The ids in the name of a staging branch, as far as a branch id can spell them."""
 
+    # Of the logical task, but for the iteration.
+    prefix: str
+    iteration: int
     task_id: str
     retry_count: int
     execution_id: str
+
+    def is_licence_of(self, task: LogicalTask) -> bool:
+        """Whether an execution of this logical task has a staging branch of this name."""
+        return (self.prefix, self.iteration) == (task.staging_prefix, task.iteration)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the logical task."""
+        return _fingerprint(self.prefix, self.iteration)
 
     def is_of(self, task_id: str, retry_count: int, execution_id: str) -> bool:
         """Whether an execution with these ids has a staging branch of this name."""
@@ -118,16 +145,35 @@ def parse_staging_name(branch: str) -> StagingName | None:
     found = _STAGING_NAME.fullmatch(branch)
     if found is None or len(branch) > _MAX_BRANCH_ID:
         return None
-    return StagingName(found["task_id"], int(found["retry_count"]), found["execution_id"])
+    return StagingName(
+        prefix=found["prefix"],
+        iteration=int(found["iteration"]),
+        task_id=found["task_id"],
+        retry_count=int(found["retry_count"]),
+        execution_id=found["execution_id"],
+    )
+
+
+def _fingerprint(prefix: str, iteration: int) -> str:
+    return hashlib.sha256(f"{prefix}{iteration}".encode()).hexdigest()[:16]
 
 
 def _branch_part(text: str) -> str:
     return _NOT_IN_A_BRANCH_ID.sub("-", text)
 
 
-def _shorten(text: str, length: int) -> str:
+def _distinct_part(text: str) -> str:
+    """A text as part of a branch id; two texts that would be spelled alike differ by a hash."""
+    part = _branch_part(text)
+    return part if part == text and part else f"{part}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def _abbreviate(text: str, length: int) -> str:
     """Cut to ``length``; a hash of the whole keeps two long names apart."""
     if len(text) <= length:
         return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{text[: length - 9]}-{digest}"
+    return f"{text[: length - 9]}-{_digest(text)}"

@@ -11,7 +11,11 @@ from pydantic import BaseModel
 from perago.protocol.events import EventSink
 from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
 
+Replacement = Literal["provenance", "head-state", "off"]
+
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
+# A merge whose HEAD is the merge base takes milliseconds; LakeFS retries its write up to ten times.
+DEFAULT_LANDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Job:
     workspace: WorkspaceUse | None = None
     recovery: Literal["replace", "adopt"] = "replace"
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
+    # The time that a merge may take in LakeFS once it has resolved its source.
+    landing_seconds: float = DEFAULT_LANDING_SECONDS
 
     @property
     def kind(self) -> Literal["file", "spark", "plain"]:
@@ -50,13 +56,11 @@ class Policy:
     """A worker's choices, from its configuration."""
 
     publish_fence: Literal["soft", "hard"] = "soft"
-    replacement: Literal["head-state", "provenance", "off"] = "head-state"
+    replacement: Replacement = "provenance"
     # Conductor's default limit for a task output is 3 MiB.
     max_output_bytes: int = 3_000_000
     # A recorded result lives in commit metadata, which every listing of commits carries.
     max_recorded_result_bytes: int = 16_384
-    # How long the state is read after a lost reply before the outcome is called unknown.
-    resolve_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

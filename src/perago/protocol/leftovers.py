@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.ports import Change
 
-_ACTIONS = "_lakefs_actions/"
 _DELTA_LOG = "_delta_log"
 # Hadoop's file committers; S3A's magic committer; Spark's dynamic partition overwrite.
 _WORKING_FOLDERS = ("_temporary", "__magic", ".spark-staging")
@@ -45,7 +45,7 @@ class Boundary:
 
     def refusal(self, change: Change) -> str | None:
         """Why a change must not be published, or None."""
-        if change.key.startswith(_ACTIONS):
+        if change.key.startswith(ACTIONS_FOLDER):
             return "a task must not write LakeFS actions"
         if not self._contains(change.key):
             return f"outside the workspace's prefix {self.prefix!r}"

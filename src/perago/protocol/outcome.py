@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perago.errors import Disposition, PeragoError
+from perago.text import shorten
 
 _MAX_REASON = 500
 
@@ -39,13 +40,9 @@ def failure_of(error: BaseException) -> Failed:
     known = error if isinstance(error, PeragoError) else None
     return Failed(
         disposition=known.disposition if known else Disposition.RETRY,
-        reason=_shorten(f"{type(error).__name__}: {error}"),
+        reason=shorten(f"{type(error).__name__}: {error}", _MAX_REASON),
         code=known.code if known else None,
         hint=known.hint if known else None,
         trace="".join(traceback.format_exception(error)),
         exit_code=known.exit_code if known else 1,
     )
-
-
-def _shorten(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"

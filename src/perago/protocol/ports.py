@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perago.protocol.identity import Claim, Execution
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch, WorkspaceInput
+from perago.protocol.workspace import (
+    BranchHead,
+    Commit,
+    StagedWorkspace,
+    StagingBranch,
+    WorkspaceInput,
+)
 
 
 class Lake(Protocol):
@@ -50,10 +56,28 @@ class Lake(Protocol):
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        """Squash-merge the staged *commit*; the id of the new commit."""
+        """Squash-merge the staging *branch*, which is the licence; the id of the new commit.
+
+        Raises ``NotFoundError`` when the licence (or the target) is not there.
+        """
         ...
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None: ...
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
+        """Move the target to the HEAD of the staging branch, which is the licence."""
+        ...
+
+    def list_branches(self, repository: str, prefix: str) -> Sequence[BranchHead]:
+        """Every branch whose name begins with ``prefix``."""
+        ...
+
+    def list_tags(self, repository: str, prefix: str) -> Sequence[BranchHead]:
+        """Every tag whose name begins with ``prefix``."""
+        ...
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        """Whether two commits hold the same objects."""
+        ...
+
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         """Create a tag; one that is already on the same commit is fine."""
         ...
@@ -153,27 +177,30 @@ class Objects(Protocol):
         ...
 
 
-class SparkSession(Protocol):
-    """One execution's own Spark session."""
+class SparkExecution(Protocol):
+    """One execution on Spark: its workspaces and its operations."""
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> Any:
-        """What the author's code gets: reads at ``ref``, writes (if at all) to the branch."""
+        """Build what the author's code gets: it reads at ``ref`` and writes to ``staging``."""
         ...
 
-    def settle(self) -> int:
-        """Interrupt every operation of the session and wait for their end; how many there were.
+    def end_operations(self) -> int:
+        """Interrupt every operation, wait until all have ended, and return how many there were.
 
-        Raises ``BackendError`` when it cannot be said that all of them have ended.
+        Raises ``BackendError`` when an operation may still run.
         """
         ...
 
 
 class SparkExecutions(Protocol):
-    """Opens sessions; leaving the context ends one and its work, and never raises for that."""
+    """Opens executions on Spark; leaving the context ends the operations and never raises."""
 
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
-    ) -> AbstractContextManager[SparkSession]: ...
+    ) -> AbstractContextManager[SparkExecution]: ...
+    def end(self, execution_id: str) -> None:
+        """End the session of another execution and what runs in it; never raises."""
+        ...
 
 
 class Clock(Protocol):

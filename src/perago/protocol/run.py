@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perago.errors import ConfigurationError
 from perago.protocol.events import Phases
 from perago.protocol.file_task import run_file_task
 from perago.protocol.identity import Execution
@@ -26,9 +25,7 @@ def run_attempt(job: Job, execution: Execution, payload: dict[str, Any], ports: 
     try:
         if job.workspace is None:
             return Completed(_run_without_workspace(job, payload, ports, phases))
-        if ports.storage is None:
-            raise ConfigurationError("LakeFS is not configured for this worker")
-        steps = Steps(job, job.workspace, execution, ports, ports.storage, phases)
+        steps = Steps.of(job, job.workspace, execution, ports, phases)
         run = run_spark_task if job.kind == "spark" else run_file_task
         return Completed(run(steps, payload))
     except Exception as error:  # noqa: BLE001  the one place where failures become outcomes

@@ -22,7 +22,7 @@ from perago.errors import (
 )
 from perago.protocol.job import SparkPorts
 from perago.protocol.leftovers import Boundary
-from perago.protocol.ports import SparkSession
+from perago.protocol.ports import SparkExecution
 from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
@@ -45,29 +45,29 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     with ExitStack() as closing:
         with phases("session"):
             opening = ports.executions.open(steps.execution, pinned.workspace, spec.prefix)
-            session = closing.enter_context(opening)
+            spark = closing.enter_context(opening)
         with phases("pre_guardrails"):
-            view = session.workspace(pinned.workspace.ref)
+            view = spark.workspace(pinned.workspace.ref)
             check_guardrails(spec.check_pre, view, PreGuardrailViolation)
         if spec.read_only:
-            return _ReadOnly(steps, ports, session, pinned).run()
-        return _Writable(steps, ports, session, pinned).run()
+            return _ReadOnly(steps, ports, spark, pinned).run()
+        return _Writable(steps, ports, spark, pinned).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     steps: Steps
     ports: SparkPorts
-    session: SparkSession
+    spark: SparkExecution
     pinned: Pinned
 
     def _execute(self, workspace: Any) -> tuple[Executed, int]:
-        """The body, the end of whatever it left running (how much), and its result."""
+        """Run the body and end the operations it left running; return result and their count."""
         steps, phases = self.steps, self.steps.phases
         with self._interrupted_on_failure(), phases("body"):
             value = call_body(lambda: steps.job.body(workspace, self.pinned.params))
-        with phases("settle") as details:
-            interrupted = self.session.settle()
+        with phases("end_operations") as details:
+            interrupted = self.spark.end_operations()
             details["interrupted"] = interrupted
         with phases("check_result"):
             executed = check_result(steps.job, value)
@@ -81,12 +81,12 @@ class _Run:
             yield
         except Exception:
             with suppress(BackendError):  # the body's own error is the one to report
-                self.session.settle()
+                self.spark.end_operations()
             raise
 
     def _check_post(self, ref: str) -> None:
         with self.steps.phases("post_guardrails"):
-            view = self.session.workspace(ref)
+            view = self.spark.workspace(ref)
             check_guardrails(self.steps.spec.check_post, view, PostGuardrailViolation)
 
 
@@ -97,7 +97,7 @@ class _ReadOnly(_Run):
 
     def run(self) -> dict[str, Any]:
         ref = self.pinned.workspace.ref
-        executed, _ = self._execute(self.session.workspace(ref))
+        executed, _ = self._execute(self.spark.workspace(ref))
         self._check_post(ref)
         return self.steps.output(self.pinned, executed, ref)
 
@@ -112,10 +112,14 @@ class _Writable(_Run):
         ref = pinned.workspace.ref
         with phases("first_fence"):
             steps.fence.check()
-        with steps.staging_branch(pinned) as staging:
+        with phases("withdraw"):
+            # A dead predecessor's job stops writing and computing now, not at the publication.
+            steps.licences.withdraw_others(pinned.workspace.repository)
+        with steps.licence(pinned) as licence:
+            staging = licence.branch
             with phases("branch"):
-                steps.create(staging, pinned)
-            executed, interrupted = self._execute(self.session.workspace(ref, staging))
+                licence.create()
+            executed, interrupted = self._execute(self.spark.workspace(ref, staging))
             with phases("diff") as details:
                 changed = self._tidy(staging, details, after_interrupt=interrupted > 0)
             record = steps.record(pinned, executed)
@@ -128,7 +132,7 @@ class _Writable(_Run):
             self._check_post(staged.commit if staged else ref)
             with phases("second_fence"):
                 lease = steps.fence.check()
-            published = steps.publish(pinned, staged, record, lease)
+            published = steps.publish(pinned, licence, staged, record, lease)
         return steps.output(pinned, executed, published.ref)
 
     def _tidy(

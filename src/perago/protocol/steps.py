@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from perago.errors import (
     BackendError,
     BodyError,
+    ConfigurationError,
     GuardrailViolation,
     InputError,
     LostReplyError,
@@ -25,9 +26,16 @@ from perago.errors import (
 )
 from perago.protocol.adoption import find_adoptable, recordable
 from perago.protocol.events import Phases
-from perago.protocol.fences import AttemptFence, Lease
+from perago.protocol.fences import (
+    AttemptFence,
+    Lease,
+    ReplaceAbandoned,
+    build_workspace_publication_plan,
+)
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.licences import Licence, Licences
+from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import (
@@ -58,6 +66,26 @@ class Steps:
     ports: Ports
     storage: StoragePorts
     phases: Phases
+    licences: Licences
+
+    @classmethod
+    def of(
+        cls, job: Job, spec: WorkspaceUse, execution: Execution, ports: Ports, phases: Phases
+    ) -> Steps:
+        """Build the steps of an execution; raise where this worker has no LakeFS."""
+        storage = ports.storage
+        if storage is None:
+            raise ConfigurationError("LakeFS is not configured for this worker")
+        spark = storage.spark if spec.kind == "spark" else None
+        licences = Licences(
+            storage.lake,
+            ports.clock,
+            phases,
+            execution,
+            landing_seconds=job.landing_seconds,
+            end_spark_session=spark.executions.end if spark else None,
+        )
+        return cls(job, spec, execution, ports, storage, phases, licences)
 
     @property
     def fence(self) -> AttemptFence:
@@ -75,6 +103,8 @@ class Steps:
             raise InputError(
                 f"workspace: no commit {space.ref} in repository {space.repository!r}"
             ) from error
+        if not self.spec.read_only:
+            self._look_at_target(space)
         hard = self.ports.policy.publish_fence == "hard" and not self.spec.read_only
         if hard and not lake.has_fence(space.repository, space.ref):
             raise PublishFenceError(
@@ -83,6 +113,23 @@ class Steps:
                 "workflow from the branch's HEAD.",
             )
         return Pinned(space, params, given.params)
+
+    def _look_at_target(self, space: WorkspaceInput) -> None:
+        """Fail before any work is done where the publish fence could not let it pass.
+
+        This only ever fails: what it finds permits nothing later on.
+        """
+        try:
+            head = self.storage.lake.get_head(space.repository, space.branch)
+        except NotFoundError as error:
+            raise InputError(
+                f"workspace: no branch {space.branch!r} in repository {space.repository!r}"
+            ) from error
+        plan = build_workspace_publication_plan(
+            ref=space.ref, head=head, changed=True, branch=space.branch
+        )
+        if isinstance(plan, ReplaceAbandoned) and self.job.recovery != "adopt":
+            assert_replaceable(head, self.execution.attempt, self.ports.policy.replacement)
 
     def adopt(self, pinned: Pinned) -> dict[str, Any] | None:
         """The output of a dead predecessor's publication, where the task asks for that."""
@@ -102,6 +149,12 @@ class Steps:
                 return None
             head, result = found
             self.fence.check()
+            space = pinned.workspace
+            self.licences.withdraw_others(space.repository)
+            if self.licences.await_landing():
+                self.fence.check()
+            if self.storage.lake.get_head(space.repository, space.branch).id != head.id:
+                raise PublishFenceError(f"{space.branch!r} moved away from {head.id}")
             details["commit"] = head.id
             return self.output(pinned, check_result(self.job, result), head.id)
 
@@ -112,33 +165,31 @@ class Steps:
             limit = self.ports.policy.max_recorded_result_bytes
             recorded, why_not = recordable(executed.result, max_bytes=limit)
             if why_not:
-                self.phases.tell("result_not_recorded", reason=why_not)
+                self.phases.report("result_not_recorded", reason=why_not)
         return Record.of(
             self.execution, ref=pinned.workspace.ref, params=pinned.raw_params, result=recorded
         )
 
     @contextmanager
-    def staging_branch(self, pinned: Pinned) -> Iterator[StagingBranch]:
-        """Name the branch, and delete it at the end, whatever happened, unless it is evidence.
+    def licence(self, pinned: Pinned) -> Iterator[Licence]:
+        """Give the block the execution's licence, and delete its branch at the end.
 
         Its name is unique to the execution, so deleting is right even when creating it failed.
+        It is kept when it is evidence of an unknown outcome.
         """
-        staging = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
+        branch = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
+        licence = Licence(self.storage.lake, branch, pinned.workspace.ref)
         evidence = False
         try:
-            yield staging
+            yield licence
         except (UnknownOutcomeError, MixedPublicationError):
             evidence = True
             raise
         finally:
             if evidence:
-                self.phases.tell("staging_branch_kept", branch=staging.branch)
-            else:
-                self._delete(staging)
-
-    def create(self, staging: StagingBranch, pinned: Pinned) -> None:
-        """The branch must not exist yet; an existing one fails the attempt."""
-        self.storage.lake.create_branch(staging, pinned.workspace.ref)
+                self.phases.report("staging_branch_kept", branch=branch.branch)
+            elif licence.requested:
+                self._delete(branch)
 
     def commit(self, staging: StagingBranch, record: Record) -> StagedWorkspace:
         try:
@@ -147,7 +198,12 @@ class Steps:
             return self._find_commit(staging, lost)
 
     def publish(
-        self, pinned: Pinned, staged: StagedWorkspace | None, record: Record, lease: Lease
+        self,
+        pinned: Pinned,
+        licence: Licence,
+        staged: StagedWorkspace | None,
+        record: Record,
+        lease: Lease,
     ) -> Published:
         """Walk the publish fence with a staged commit, or with nothing (``None``)."""
         publisher = Publisher(
@@ -156,13 +212,15 @@ class Steps:
             policy=self.ports.policy,
             phases=self.phases,
             fence=self.fence,
+            licences=self.licences,
             execution=self.execution,
             workspace=pinned.workspace,
             merge_timeout=self.job.merge_timeout_seconds,
+            landing_seconds=self.job.landing_seconds,
             message=_message(self.job, record),
         )
         with self.phases("publish") as details:
-            published = publisher.publish(staged, record, lease)
+            published = publisher.publish(licence, staged, record, lease)
             details.update(ref=published.ref, how=published.how, abandoned=published.abandoned)
             return published
 
@@ -175,7 +233,7 @@ class Steps:
 
     def _find_commit(self, staging: StagingBranch, lost: LostReplyError) -> StagedWorkspace:
         """After a lost reply: the commit is ours if it says so, and otherwise unknown."""
-        self.phases.tell("reply_lost", error=str(lost))
+        self.phases.report("reply_lost", error=str(lost))
         try:
             head = self.storage.lake.get_head(staging.repository, staging.branch)
         except BackendError as error:
@@ -189,7 +247,7 @@ class Steps:
         try:
             self.storage.lake.delete_branch(staging)
         except Exception as error:  # noqa: BLE001  cleanup never changes a result
-            self.phases.tell(
+            self.phases.report(
                 "staging_cleanup_failed",
                 message="failed to clean staging workspace",
                 branch=staging.branch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -108,12 +109,24 @@ class StagedWorkspace:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchHead:
+    """A branch as a listing shows it."""
+
+    name: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """A LakeFS commit, as far as the protocol looks at it."""
 
     id: str
     parents: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    # For people: who made it, what they said, and when.
+    committer: str = ""
+    message: str = ""
+    created: datetime | None = None
 
     @property
     def first_parent(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The Conductor server: one jar, with SQLite for everything it keeps."""
+"""Run the Conductor server: one jar, with SQLite as its database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUEST = ivy.Request(
     dependencies=(ivy.Coordinates("org.conductoross", "conductor-server", VERSION, "boot"),),
     excluded_organisations=(),
     expected_bytes=457_760_812,
-    way_round="download the server's `boot` jar yourself and name it by PERAGO_CONDUCTOR_JAR",
+    alternative="download the server's `boot` jar and set PERAGO_CONDUCTOR_JAR to its path",
 )
 
 
@@ -29,16 +29,16 @@ class Conductor(Server):
     """Conductor without its UI, its AI integrations and its scheduler."""
 
     name = "conductor"
-    # It takes half a minute on two free cores; a loaded machine may need much longer.
+    # A start takes half a minute on two idle cores, and much longer on a loaded machine.
     startup_seconds = 240.0
 
     @property
     def endpoint(self) -> ConductorEndpoint:
-        """Where clients find it."""
+        """The address for clients."""
         return ConductorEndpoint.at(self.port)
 
     def prepare(self) -> Command:
-        # Java first: a missing one should be said before half a gigabyte is fetched.
+        # Java first: if it is missing, say so before half a gigabyte is fetched.
         executable = java.find(java.CONDUCTOR)
         jar = find_or_fetch(Cache.of_user())
         scratch = emptied(self.home / "tmp")
@@ -56,7 +56,7 @@ class Conductor(Server):
         }
         arguments = [str(executable), *machine, f"-Djava.io.tmpdir={scratch}", "-jar"]
         arguments += [str(jar), *(f"--{key}={value}" for key, value in settings.items())]
-        # Spring reads settings from the environment, too.
+        # Spring also reads settings from the environment.
         env = environment_without("CONDUCTOR_", "SPRING_", "SERVER_", "MANAGEMENT_", "LAKECTL_")
         return Command(arguments, env)
 
@@ -65,18 +65,21 @@ class Conductor(Server):
 
 
 def is_healthy(port: int) -> bool:
-    """Whether Conductor answers API calls. Its actuator says DOWN for want of Elasticsearch."""
+    """Whether Conductor answers API calls.
+
+    Its actuator cannot be used: it reports DOWN when there is no Elasticsearch.
+    """
     return answers(port, "/health") and answers(port, "/api/metadata/taskdefs")
 
 
 def find_or_fetch(cache: Cache) -> Path:
-    """The jar named by PERAGO_CONDUCTOR_JAR, else fetched once into the cache."""
+    """Return the jar that PERAGO_CONDUCTOR_JAR names, else fetch it once into the cache."""
     if named := os.environ.get("PERAGO_CONDUCTOR_JAR"):
         jar = Path(named).absolute()
         if not jar.is_file():
             raise SetupError(
                 f"PERAGO_CONDUCTOR_JAR names {named}, which is not a file",
-                hint="Name the server's `boot` jar, or unset the variable.",
+                hint="Set it to the path of the server's `boot` jar, or unset it.",
             )
         return jar
     return cache.obtain(f"conductor-{VERSION}", _fetch) / _JAR
@@ -88,6 +91,6 @@ def _fetch(directory: Path) -> None:
         found = hashlib.file_digest(jar, "sha256").hexdigest()
     if found != _SHA256:
         raise SetupError(
-            f"the fetched Conductor {VERSION} is not the released one: its SHA-256 is {found}",
-            hint=f"Try again from another network or mirror, or {_REQUEST.way_round}.",
+            f"the fetched Conductor {VERSION} is not the released file: its SHA-256 is {found}",
+            hint=f"Try again from another network or mirror, or {_REQUEST.alternative}.",
         )

@@ -1,4 +1,4 @@
-"""What other processes can ask of a stack: how it is, where it is, and to end it."""
+"""Inspect and stop a stack from another process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perago.servers.state import LOCK_FILE, State, load
 
 
 class Health(StrEnum):
-    """How a server is."""
+    """The state of a server."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -28,7 +28,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """One server as seen from outside."""
+    """The state of one server, as another process finds it."""
 
     name: str
     pid: int | None
@@ -38,12 +38,12 @@ class ServerStatus:
 
     @property
     def tail(self) -> str:
-        """The end of the server's log, ready to follow a message."""
+        """The end of the server's log, to be appended to a message."""
         return described_tail(self.log)
 
 
 def inspect(data_dir: Path) -> list[ServerStatus]:
-    """How each server of a data directory is; asks them, and answers within seconds."""
+    """Report the state of each server of a data directory, by requests that take seconds."""
     state = load(data_dir)
     return [_status(data_dir, state, name) for name in SERVER_NAMES]
 
@@ -70,7 +70,7 @@ def _answers(state: State, name: str, port: int) -> bool:
 
 
 def running_endpoints(data_dir: Path) -> Endpoints:
-    """The endpoints of a running stack; an error when there is none."""
+    """Return the endpoints of a running stack; raises ``SetupError`` when none runs."""
     state = load(data_dir)
     if state is None or not state.running:
         raise SetupError(
@@ -80,10 +80,10 @@ def running_endpoints(data_dir: Path) -> Endpoints:
 
 
 def already_up(data_dir: Path, *, spark: bool) -> Endpoints | None:
-    """The endpoints of a stack that runs in good health; None when none runs.
+    """Return the endpoints of a healthy running stack; None when none runs.
 
-    An error when one runs that cannot be used as asked: it is still being started, a server of it
-    is dead or mute, or Spark is wanted and it was started without.
+    Raises when the running stack cannot be used: it is still starting, one of its servers is dead
+    or does not answer, or ``spark`` is asked for and it runs without.
     """
     state = load(data_dir)
     if state is None or not state.running:
@@ -91,7 +91,7 @@ def already_up(data_dir: Path, *, spark: bool) -> Endpoints | None:
     if not state.ready:
         raise SetupError(
             f"another process is starting the stack in {data_dir}",
-            hint="Wait until `perago dev status` shows it healthy, or name another --data-dir.",
+            hint="Wait until `perago dev status` shows it healthy, or use another --data-dir.",
         )
     for server in inspect(data_dir):
         if server.health in (Health.DEAD, Health.UNHEALTHY):
@@ -108,7 +108,7 @@ def already_up(data_dir: Path, *, spark: bool) -> Endpoints | None:
 
 
 def shut_down(data_dir: Path) -> list[str]:
-    """End the recorded processes, and them only; return the names of those that ran."""
+    """End the recorded processes and no others; return the names of those that ran."""
     state = load(data_dir)
     if state is None:
         return []
@@ -116,13 +116,13 @@ def shut_down(data_dir: Path) -> list[str]:
     if running:
         state.model_copy(update={"stopping": True}).save(data_dir)
     if left := process.end(running.values()):
-        raise ServerError(f"processes {[p.pid for p in left]} do not end, not even by SIGKILL")
-    _settle(data_dir, state)
+        raise ServerError(f"processes {[p.pid for p in left]} did not end after SIGKILL")
+    _record_end(data_dir, state)
     return list(running)
 
 
-def _settle(data_dir: Path, state: State) -> None:
-    """Bring the record up to date, unless a foreground process does it: it holds the lock."""
+def _record_end(data_dir: Path, state: State) -> None:
+    """Record that the stack has ended, unless a foreground process, which has the lock, does."""
     lock = FileLock(data_dir / LOCK_FILE)
     try:
         with lock.acquire(timeout=process.GRACE_SECONDS):
@@ -131,5 +131,5 @@ def _settle(data_dir: Path, state: State) -> None:
             elif data_dir.exists():
                 state.model_copy(update={"servers": {}, "stopping": False}).save(data_dir)
     except (Timeout, FileNotFoundError):
-        # Still held by a program that uses the stack, or removed with an ephemeral stack.
+        # A program that uses the stack has the lock, or removed it with an ephemeral stack.
         return

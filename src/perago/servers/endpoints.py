@@ -1,4 +1,4 @@
-"""Where the servers of a stack are reached, and with what."""
+"""Describe the addresses and credentials of a stack's servers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class LakeFSEndpoint(_Value):
 
     endpoint: str
     access_key_id: str
-    # Not in `repr`, so that a log line or a traceback never shows it.
+    # Not in `repr`: no log line and no traceback may show it.
     secret_access_key: str = Field(repr=False)
 
     @classmethod
     def at(cls, port: int, access_key_id: str, secret_access_key: str) -> LakeFSEndpoint:
-        """The endpoint of a LakeFS on a loopback port."""
+        """Build the endpoint of a LakeFS on a loopback port."""
         return cls(
             endpoint=f"http://{LOOPBACK}:{port}",
             access_key_id=access_key_id,
@@ -32,20 +32,20 @@ class LakeFSEndpoint(_Value):
 
     @property
     def connection(self) -> LakeFSConnection:
-        """The same as clients in this process take it."""
+        """The connection for clients in this process."""
         return LakeFSConnection(
             self.endpoint, self.access_key_id, SecretStr(self.secret_access_key)
         )
 
 
 class ConductorEndpoint(_Value):
-    """Conductor: the root of its API. It asks for no credentials."""
+    """Conductor: the root of its API. It needs no credentials."""
 
     server_url: str
 
     @classmethod
     def at(cls, port: int) -> ConductorEndpoint:
-        """The endpoint of a Conductor on a loopback port."""
+        """Build the endpoint of a Conductor on a loopback port."""
         return cls(server_url=f"http://{LOOPBACK}:{port}/api")
 
 
@@ -56,19 +56,19 @@ class SparkEndpoint(_Value):
 
     @classmethod
     def at(cls, port: int, token: str) -> SparkEndpoint:
-        """The endpoint of a Spark Connect server on a loopback port."""
+        """Build the endpoint of a Spark Connect server on a loopback port."""
         return cls(remote=loopback_remote(port, token))
 
 
 class Endpoints(_Value):
-    """What a client of the stack needs to know; ``spark`` is None while it does not run."""
+    """The endpoints of all servers of a stack; ``spark`` is None while it does not run."""
 
     lakefs: LakeFSEndpoint
     conductor: ConductorEndpoint
     spark: SparkEndpoint | None = None
 
     def as_environment(self) -> dict[str, str]:
-        """The same under the names that lakectl, the Conductor SDKs and pyspark read."""
+        """Map them to the variables that lakectl, the Conductor SDKs and pyspark read."""
         environment = {
             "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.endpoint,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": self.lakefs.access_key_id,

@@ -1,4 +1,4 @@
-"""The LakeFS server: found, or built from its Go module."""
+"""Run the LakeFS server: an installed binary, or one built from its Go module."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STAMP = f"-X github.com/treeverse/lakefs/pkg/version.Version={VERSION}"
 _PACKAGES = 1449
 _DOWNLOAD_SECONDS = 900.0
 _BUILD_SECONDS = 3000.0
-_WAY_ROUND = f"install lakefs {VERSION} yourself and name it by PERAGO_LAKEFS_BIN"
+_ALTERNATIVE = f"install lakefs {VERSION} and set PERAGO_LAKEFS_BIN to its path"
 
 
 @dataclass(frozen=True)
 class LakeFSSecrets:
-    """What LakeFS encrypts and signs with, and its administrator's keys."""
+    """The keys with which LakeFS encrypts and signs, and its administrator's credentials."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -60,7 +60,7 @@ class LakeFS(Server):
 
     @property
     def endpoint(self) -> LakeFSEndpoint:
-        """Where clients find it."""
+        """The address and the credentials for clients."""
         keys = self._secrets
         return LakeFSEndpoint.at(self.port, keys.access_key_id, keys.secret_access_key)
 
@@ -68,7 +68,7 @@ class LakeFS(Server):
         binary = find_or_build(Cache.of_user())
         config = self.home / "lakefs.json"
         write_private(config, json.dumps(self._settings(), indent=2))
-        # Its variables override the file.
+        # Variables override the file.
         env = environment_without("LAKEFS_", "LAKECTL_")
         return Command([str(binary), "--config", str(config), "run"], env)
 
@@ -77,8 +77,8 @@ class LakeFS(Server):
 
     def _settings(self) -> dict[str, object]:
         keys = self._secrets
-        # `sync_writes` off: what a process that crashes wrote is kept by the kernel all the same,
-        # and a development stack need not survive a power cut.
+        # `sync_writes` off: the kernel keeps the writes of a process that crashes, and a
+        # development stack need not survive a power failure.
         kv = {"path": str(self.home / "kv"), "sync_writes": False}
         settings: dict[str, object] = {
             "listen_address": f"{LOOPBACK}:{self.port}",
@@ -104,44 +104,44 @@ class LakeFS(Server):
 
 
 def is_healthy(port: int, endpoint: LakeFSEndpoint) -> bool:
-    """Whether our LakeFS, and not some other server, answers on the port."""
-    # The health page needs no credentials; a listing with them tells that it is this one.
+    """Whether this LakeFS, and no other server, answers on the port."""
+    # The health page needs no credentials; a listing with them succeeds on this LakeFS only.
     user = f"{endpoint.access_key_id}:{endpoint.secret_access_key}".encode()
     headers = {"Authorization": f"Basic {base64.b64encode(user).decode()}"}
     return answers(port, "/_health") and answers(port, "/api/v1/repositories?amount=1", headers)
 
 
 def find_or_build(cache: Cache) -> Path:
-    """The binary named by PERAGO_LAKEFS_BIN, else on PATH, else built once into the cache."""
+    """Return the binary of PERAGO_LAKEFS_BIN, else of PATH, else build it once into the cache."""
     if named := os.environ.get("PERAGO_LAKEFS_BIN"):
         if not os.access(named, os.X_OK):
             raise SetupError(
                 f"PERAGO_LAKEFS_BIN names {named}, which cannot be run",
-                hint="Name a lakefs executable, or unset the variable.",
+                hint="Set it to the path of a lakefs executable, or unset it.",
             )
         return Path(named).absolute()
     if on_path := shutil.which("lakefs"):
         return Path(on_path)
-    # The platform is in the name: home folders are shared between machines.
+    # With the platform in its name: machines may share a home folder.
     target = f"lakefs-{VERSION}-{platform.system()}-{platform.machine()}".lower()
     return cache.obtain(target, _build) / "lakefs"
 
 
 def _build(directory: Path) -> None:
-    """Build in the module's own directory, where its go.mod and go.sum (and `replace`) apply."""
+    """Build in the module's own directory, so that its go.mod and go.sum (and `replace`) apply."""
     go = golang.find()
     log = directory / "go.log"
     with step(f"fetch the sources of LakeFS {VERSION}", 1, "packages"):
-        answer = tool.run(
+        description = tool.run(
             [str(go.executable), "mod", "download", "-json", _MODULE],
             what=f"fetch the sources of LakeFS {VERSION}",
             cwd=directory,
             log=log,
             seconds=_DOWNLOAD_SECONDS,
             env=go.env,
-            way_round=_WAY_ROUND,
+            alternative=_ALTERNATIVE,
         )
-    sources = Path(json.loads(answer)["Dir"])
+    sources = Path(json.loads(description)["Dir"])
     command = [str(go.executable), "build", "-v", "-trimpath", "-ldflags", f"-s -w {_STAMP}"]
     with step(f"build LakeFS {VERSION} (once, some minutes)", _PACKAGES, "packages") as advance:
         tool.run(
@@ -152,7 +152,7 @@ def _build(directory: Path) -> None:
             seconds=_BUILD_SECONDS,
             env=go.env,
             on_tick=lambda: advance(log.read_bytes().count(b"\n")),
-            way_round=_WAY_ROUND,
+            alternative=_ALTERNATIVE,
         )
     log.unlink()
     log.with_suffix(".out").unlink()

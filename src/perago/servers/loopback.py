@@ -1,4 +1,4 @@
-"""Free ports of the loopback interface."""
+"""Choose free ports of the loopback interface."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port now."""
     with socket.socket() as probe:
-        # As servers do: a port in TIME_WAIT from an earlier run is free, a listening one is not.
+        # Like servers: a port in TIME_WAIT of an earlier run is free, one with a listener is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -23,7 +23,7 @@ def is_free(port: int) -> bool:
 
 
 def choose(names: Sequence[str], remembered: Mapping[str, int]) -> dict[str, int]:
-    """One free port for each name: the remembered one where it is still free, else a new one."""
+    """Choose a free port for each name: the remembered one if it is still free, else a new one."""
     chosen: dict[str, int] = {}
     with ExitStack() as held:
         for name in names:
@@ -31,7 +31,7 @@ def choose(names: Sequence[str], remembered: Mapping[str, int]) -> dict[str, int
             if wanted is not None and wanted not in chosen.values() and is_free(wanted):
                 chosen[name] = wanted
                 continue
-            # Held until all are chosen, so that the kernel does not hand one port out twice.
+            # Bound until all are chosen, so that the kernel does not return one port twice.
             holder = held.enter_context(socket.socket())
             holder.bind((LOOPBACK, 0))
             chosen[name] = holder.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Processes by identity, and how they are ended.
+"""Identify processes and end them.
 
-A pid alone is not an identity: the kernel hands it out again. Everything that is signalled here
-is named by its pid *and* its creation time, so that a stale record never hits a stranger.
+A pid alone is not an identity, because the kernel reuses it. Signals are sent to a pid *with* a
+creation time, so that a stale record never ends an unrelated process.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass
 
 import psutil
 
-# Conductor writes its queues back on SIGTERM; what takes longer than this is stuck.
+# Conductor writes its queues back on SIGTERM; a longer shutdown is treated as hung.
 GRACE_SECONDS = 10.0
-# Nothing survives SIGKILL; the wait is for the kernel to take the process off its table.
+# After SIGKILL, the kernel needs a moment to remove the process from its table.
 KILL_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-# psutil derives creation times from the boot time, whose reading may wander a little.
+# psutil derives creation times from the boot time, which it may read slightly differently.
 _CREATION_TOLERANCE = 1.0
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """One process of this machine, for as long as it lives and never another one."""
+    """The identity of one process of this machine."""
 
     pid: int
     created: float
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The identity of a process that runs now; None when there is none."""
+        """Identify the process with this pid; None when there is none."""
         try:
             return cls(pid, psutil.Process(pid).create_time())
         except psutil.NoSuchProcess:
@@ -40,7 +40,7 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs. A zombie does not: it only waits for its parent."""
+        """Whether this process still runs. A zombie, which waits for its parent, does not."""
         return self._find() is not None
 
     def _find(self) -> psutil.Process | None:
@@ -53,7 +53,7 @@ class ProcessId:
             return None
 
     def descendants(self) -> list[ProcessId]:
-        """The processes below this one, such as the Python workers of a Spark server."""
+        """Find the processes below this one, such as the Python workers of a Spark server."""
         process = self._find()
         if process is None:
             return []
@@ -69,11 +69,11 @@ class ProcessId:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process without asking (SIGKILL)."""
+        """Kill the process (SIGKILL)."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        # A process that ended a moment ago is what was wanted.
+        # A process that has ended meanwhile needs no signal.
         if process := self._find():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
@@ -90,10 +90,10 @@ def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]
 
 
 def end(processes: Iterable[ProcessId], grace: float = GRACE_SECONDS) -> list[ProcessId]:
-    """End processes and everything below them; return what could not be ended.
+    """End processes and all their descendants; return those that still run.
 
-    Only the processes named are asked to end: they take their own children down in good order.
-    A child that is still there afterwards has lost its parent and is killed.
+    Only the named processes get SIGTERM, so that each can end its own children in order. What still
+    runs after ``grace`` seconds is killed, and so are descendants that outlived their parent.
     """
     named = list(processes)
     below = [child for process in named for child in process.descendants()]
@@ -102,7 +102,7 @@ def end(processes: Iterable[ProcessId], grace: float = GRACE_SECONDS) -> list[Pr
     wait_gone(named, grace)
     for process in named:
         process.kill()
-    # A worker reads the end of its parent's pipe first; give it a moment to leave by itself.
+    # A Spark worker ends by itself when its parent's pipe closes; wait a moment for that.
     for child in wait_gone(below, 1.0):
         child.kill()
     return wait_gone([*named, *below], KILL_SECONDS)

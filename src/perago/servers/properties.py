@@ -1,4 +1,4 @@
-"""Java's properties format, as far as Spark's own files use it."""
+"""Read and write Java's properties format, as far as Spark's files use it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from perago.errors import ConfigurationError
 
-# Java's idea of these, which is narrower than Python's.
+# As Java defines them; Python's definitions include more characters.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\f"
-# The key ends at the first `=`, `:` or white space that no backslash stands before.
+# The key ends at the first `=`, `:` or white space that is not escaped by a backslash.
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])+)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """The entries of a file; errors name lines and never quote them."""
+    """Read the entries of a file; errors name lines and never quote them."""
     try:
         text = file.read_bytes().decode()
     except UnicodeDecodeError:
@@ -29,18 +29,18 @@ def read_properties(file: Path) -> dict[str, str]:
     for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
-            raise ConfigurationError(f"{file}:{number}: this is not `key=value`")
+            raise ConfigurationError(f"{file}:{number}: not a `key=value` line")
         entries[_unescaped(entry["key"])] = _unescaped(entry["value"])
     return entries
 
 
 def write_properties(entries: Mapping[str, str]) -> str:
-    """The text of a properties file; no value can begin an entry of its own."""
+    """Write the text of a properties file, escaped so that a value cannot add an entry."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in entries.items())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers: joined where a backslash says so, without comments."""
+    """Yield lines with their numbers: continued lines joined, comments left out."""
     held, began = "", 0
     for number, raw in enumerate(_LINE_END.split(text), start=1):
         line = raw.lstrip(_BLANK)

@@ -1,9 +1,9 @@
-"""Name this process to the watchdog, then become the server.
+"""Register this process with the watchdog, then execute the server in its place.
 
-Run by path, in isolated mode and without site-packages, because it stands before every start:
-``python -I -S register_and_exec.py FD PROGRAM ARGUMENT…``. It holds the watchdog's pipe open until it has
-written its own pid, which ``exec`` keeps. So there is no moment in which a server runs and the
-watchdog does not know it, not even when the parent is killed right after the fork.
+Run by path, in isolated mode and without site-packages, because it delays every start:
+``python -I -S register_and_exec.py FD PROGRAM ARGUMENT…``. It keeps the watchdog's pipe open until
+it has written its pid, and ``exec`` keeps the pid. So the watchdog knows every server before it
+runs, even if the parent is killed right after the fork.
 """
 
 import os

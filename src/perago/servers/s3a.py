@@ -1,4 +1,4 @@
-"""Spark settings with which ``s3a://REPOSITORY/REF/PATH`` is LakeFS."""
+"""Build the Spark settings with which ``s3a://REPOSITORY/REF/PATH`` addresses LakeFS."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMMITTER_SETTINGS = {
 
 
 def s3a_settings(lakefs: LakeFSConnection) -> dict[str, str]:
-    """What Spark must be told. It holds the secret: for a file of mode 0600 only."""
+    """Build S3A's settings. They hold the secret: write them to a file of mode 0600 only."""
     hadoop = {
         "fs.s3a.endpoint": lakefs.gateway,
         "fs.s3a.endpoint.region": "us-east-1",
         "fs.s3a.access.key": lakefs.access_key_id,
         "fs.s3a.secret.key": lakefs.secret_access_key.get_secret_value(),
-        # Only the keys above: the default chain would look for AWS credentials on this machine.
+        # The keys above only: the default chain would look for AWS credentials on this machine.
         "fs.s3a.aws.credentials.provider": (
             "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
         ),

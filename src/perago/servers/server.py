@@ -1,4 +1,4 @@
-"""One server: a child process with a port, a log and a way to ask how it is."""
+"""Start, check and stop one server: a child process with a port, a log and a health check."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TAIL_LINES = 15
 
 @dataclass(frozen=True)
 class Command:
-    """How a server is started. Arguments are public (`ps` shows them): no secrets in there."""
+    """How to start a server. Every user can see the arguments (`ps`): they hold no secret."""
 
     arguments: list[str]
     env: dict[str, str]
 
 
 class Server(ABC):
-    """A server that can be started, asked, stopped, and started again on the same port."""
+    """A server that can be started, checked, stopped, and started again on the same port."""
 
     name: ClassVar[str]
     startup_seconds: ClassVar[float]
@@ -43,7 +43,7 @@ class Server(ABC):
         self.home.mkdir(mode=0o700, exist_ok=True)
         self.log = log_path(data_dir, self.name)
         self.port = port
-        # Called after every start and stop, so that a record of what runs names the right process.
+        # Called after every start and stop, so that the record of a stack is up to date.
         self.on_change: Callable[[], None] = lambda: None
         self._watchdog = watchdog
         self._child: subprocess.Popen[bytes] | None = None
@@ -51,26 +51,28 @@ class Server(ABC):
 
     @abstractmethod
     def prepare(self) -> Command:
-        """Obtain what the server is run from (which may take minutes the first time), write its
-        settings into its home, and say how to start it."""
+        """Obtain the server's program, write its settings, and return the command to start it.
+
+        The first time this may take minutes.
+        """
 
     @abstractmethod
     def healthy(self) -> bool:
-        """Whether the server does its work now. Answers within seconds."""
+        """Whether the server answers requests now; returns within seconds."""
 
     @property
     def identity(self) -> ProcessId | None:
-        """The process that runs, if one does."""
+        """The process of the server; None while it does not run."""
         return self._identity
 
     @property
     def pid(self) -> int | None:
-        """The pid of the process that runs, if one does."""
+        """The pid of the server; None while it does not run."""
         return self._identity.pid if self._identity else None
 
     @property
     def exit_status(self) -> int | None:
-        """How the process ended, negative for a signal; None while it runs or never ran."""
+        """The exit code, negative for a signal; None while the server runs or before its start."""
         return self._child.poll() if self._child else None
 
     def start(self) -> None:
@@ -79,13 +81,13 @@ class Server(ABC):
         await_healthy([self])
 
     def launch(self, command: Command) -> None:
-        """Start the process and do not wait."""
+        """Start the process and return at once."""
         if self._identity is not None:
             raise ServerError(f"{self.name} runs already, with pid {self._identity.pid}")
         if not loopback.is_free(self.port):
             raise SetupError(
-                f"port {self.port} of {self.name} is taken by another process",
-                hint="End that process, or start anew: another port is then taken.",
+                f"port {self.port} of {self.name} is in use by another process",
+                hint="End that process, or start again: another port is then chosen.",
             )
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
@@ -96,33 +98,33 @@ class Server(ABC):
         self.on_change()
 
     def raise_if_dead(self) -> None:
-        """Raise :class:`ServerError` when the process ended without being asked to."""
+        """Raise :class:`ServerError` when the process has ended without :meth:`stop`."""
         if self._identity is not None and (status := self.exit_status) is not None:
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
             raise self.failed(f"ended by itself with {how}")
 
     def stop(self) -> None:
-        """End the process and all below it; nothing happens when it does not run."""
+        """End the process and its descendants; do nothing when it does not run."""
         if self._child is None or self._identity is None:
             return
         if end([self._identity]):
-            raise self.failed("does not end, not even by SIGKILL")
+            raise self.failed("did not end after SIGKILL")
         self.forget()
         self.on_change()
 
     def forget(self) -> None:
-        """Take note that the process was ended from outside, and reap it."""
+        """Reap a process that was ended by other means than :meth:`stop`."""
         if self._child is not None:
             self._child.wait()
         self._child = self._identity = None
 
     def failed(self, what: str) -> ServerError:
-        """The error that names this server, with the end of its log."""
+        """Build the error that names this server, with the end of its log."""
         return ServerError(f"{self.name} {what}{described_tail(self.log)}")
 
 
 def await_healthy(servers: Sequence[Server]) -> None:
-    """Wait until all of the servers answer; name the first that died or took too long."""
+    """Wait until all servers are healthy; raises ``ServerError`` for one that dies or is late."""
     began = time.monotonic()
     pending = list(servers)
     while pending:
@@ -136,12 +138,12 @@ def await_healthy(servers: Sequence[Server]) -> None:
 
 
 def log_path(data_dir: Path, name: str) -> Path:
-    """The log file of a server."""
+    """Return the path of a server's log file."""
     return data_dir / "logs" / f"{name}.log"
 
 
 def described_tail(log: Path) -> str:
-    """The end of a log, ready to follow an error message."""
+    """Format the end of a log, to be appended to an error message."""
     try:
         lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     except FileNotFoundError:
@@ -151,13 +153,13 @@ def described_tail(log: Path) -> str:
 
 
 def environment_without(*prefixes: str) -> dict[str, str]:
-    """This process's environment less the variables that would change a server's settings."""
+    """Copy this process's environment without variables that would change a server's settings."""
     return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
 
 
 def answers(port: int, path: str, headers: Mapping[str, str] | None = None) -> bool:
-    """Whether a GET on a loopback port is answered with 200."""
-    # http.client on purpose: it reads no proxy settings, which must not apply to loopback.
+    """Whether a GET on a loopback port returns 200."""
+    # http.client reads no proxy settings, which must not apply to loopback.
     connection = http.client.HTTPConnection(loopback.LOOPBACK, port, timeout=_PROBE_SECONDS)
     try:
         connection.request("GET", path, headers=dict(headers or {}))
@@ -169,7 +171,7 @@ def answers(port: int, path: str, headers: Mapping[str, str] | None = None) -> b
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections on a loopback port."""
+    """Whether a loopback port accepts connections."""
     try:
         with socket.create_connection((loopback.LOOPBACK, port), timeout=_PROBE_SECONDS):
             return True
@@ -178,16 +180,16 @@ def listens(port: int) -> bool:
 
 
 def emptied(directory: Path) -> Path:
-    """The directory, made anew: a killed server leaves its scratch files behind."""
+    """Create the directory anew: a killed server leaves its scratch files behind."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700)
     return directory
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file that only its owner can read, atomically."""
     partial = path.with_name(f"{path.name}.partial")
-    # Removed first: an existing file would keep its mode.
+    # Removed first, because an existing file would keep its mode.
     partial.unlink(missing_ok=True)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""A Spark Connect server of our own: from the installed pyspark, with S3A for LakeFS."""
+"""Run a Spark Connect server from the installed pyspark, with S3A for LakeFS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from perago.servers.watchdog import Watchdog
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
 _TRUSTSTORE = "perago-truststore.p12"
-# For a server that runs small jobs only, as those of tests and first steps are.
+# For a server that runs small jobs only, such as those of tests and first steps.
 SMALL_JOBS = {
     "spark.driver.extraJavaOptions": " ".join(java.QUICK_START),
     "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
@@ -43,7 +43,7 @@ _LOCAL = re.compile(r"local(\[|$)")
 
 @dataclass(frozen=True, slots=True)
 class ConnectSettings:
-    """What a Connect server is run with. ``conf`` wins over what is set here by default."""
+    """The settings of a Connect server; ``conf`` wins over Perago's defaults."""
 
     app_name: str
     lakefs: LakeFSConnection
@@ -52,30 +52,30 @@ class ConnectSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether functions run below the server itself, with this machine's files and packages."""
+        """Whether functions run in children of the server, with this machine's files."""
         return _LOCAL.match(self.master) is not None
 
     @property
     def stays_on_loopback(self) -> bool:
-        """Whether nobody from another machine must reach the driver."""
+        """Whether all executors are on this machine, so that the driver can use loopback."""
         host = urlsplit(self.master).hostname
-        alone = self.is_local or self.master.startswith("local-cluster[")
-        return alone or host in {"localhost", LOOPBACK}
+        local = self.is_local or self.master.startswith("local-cluster[")
+        return local or host in {"localhost", LOOPBACK}
 
 
 def cluster_python() -> str:
-    """The interpreter on a cluster's machines, under the name that Spark's own tools read."""
+    """Return the interpreter of a cluster's machines, from the variable that Spark's tools read."""
     return os.environ.get("PYSPARK_PYTHON") or "python3"
 
 
 def loopback_remote(port: int, token: str) -> str:
-    """The connection string of a server on a loopback port; it carries the token."""
+    """Build the connection string of a server on a loopback port; it carries the token."""
     # `localhost`, not 127.0.0.1: the client sends a token without TLS to that name only.
     return f"sc://localhost:{port}/;token={token}"
 
 
 class ConnectServer(Server):
-    """One Spark application, shared by all clients of this machine that know the token."""
+    """One Spark application, shared by all clients of this machine that have the token."""
 
     name = "spark"
     startup_seconds = 180.0
@@ -95,7 +95,7 @@ class ConnectServer(Server):
 
     @property
     def remote(self) -> str:
-        """Where clients find it; secret, because it carries the token."""
+        """The connection string for clients; secret, because it carries the token."""
         return loopback_remote(self.port, self._token)
 
     def prepare(self) -> Command:
@@ -103,7 +103,7 @@ class ConnectServer(Server):
         cache = Cache.of_user()
         folder = spark_jars.find_or_fetch(cache)
         scratch = emptied(self.home / "tmp")
-        # An empty folder: whatever the user's spark-defaults.conf says is not for this server.
+        # An empty folder, so that a spark-defaults.conf of the user does not apply.
         conf = emptied(self.home / "conf")
         properties = self.home / "spark.properties"
         write_private(properties, write_properties(self._properties(executable, folder, scratch)))
@@ -121,49 +121,49 @@ class ConnectServer(Server):
         return Command(_launch_command(executable, home, properties, env), env)
 
     def healthy(self) -> bool:
-        # The port is opened last, when the session is there.
+        # The server opens its port when everything else is up.
         return listens(self.port)
 
     def _python_environment(self) -> dict[str, str]:
-        """Which Python runs functions, and where it finds modules."""
+        """Choose the Python that runs functions, and where it finds modules."""
         if self._settings.is_local:
-            # The very interpreter and the very modules that this process has.
+            # The interpreter and the modules of this process.
             return {
                 "PYSPARK_PYTHON": sys.executable,
                 "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
             }
-        # On a cluster it is the cluster's; modules travel with each session (see artifacts).
+        # On a cluster, the cluster's Python; each session ships modules (perago.spark.artifacts).
         return {"PYSPARK_PYTHON": cluster_python()}
 
     def _properties(self, executable: Path, folder: Path, scratch: Path) -> dict[str, str]:
         settings = self._settings
-        ours = {
+        defaults = {
             "spark.app.name": settings.app_name,
             "spark.driver.memory": "1g",
             "spark.ui.enabled": "false",
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.home / "warehouse"),
             "spark.hadoop.fs.s3a.buffer.dir": str(scratch) if settings.is_local else "",
-            # Away from the user's own Maven folder, in which a POM may be without its JAR.
+            # Not the user's Maven folder, which may hold a POM without its JAR.
             "spark.jars.ivy": str(Cache.of_user().root / "spark-ivy"),
             **_mirror(),
             **s3a_settings(settings.lakefs),
         }
         if settings.stays_on_loopback:
-            ours |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-        merged = {key: value for key, value in ours.items() if value} | dict(settings.conf)
+            defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        merged = {key: value for key, value in defaults.items() if value} | dict(settings.conf)
         _append(merged, "spark.driver.extraClassPath", f"{folder}/*", os.pathsep)
-        # Out of memory, a JVM may live on and answer nothing; dead, it is started again.
+        # A JVM out of memory may stay alive without answering; a dead one is started again.
         options = f"-Djava.io.tmpdir={scratch} -XX:+ExitOnOutOfMemoryError"
         _append(merged, "spark.driver.extraJavaOptions", options, " ")
         if not settings.is_local:
-            # The script that starts a session's Python looks there for the cluster's own.
+            # The script that starts Python for a session reads the cluster's Python from it.
             merged.setdefault("spark.executorEnv.PYSPARK_PYTHON", cluster_python())
             for jar in sorted(folder.glob("*.jar")):
                 _append(merged, "spark.jars", str(jar), ",")
         if settings.lakefs.authorities is not None:
             self._trust(settings.lakefs.authorities.file, executable, merged)
-        # Last, because nothing that a user sets may open the server to others.
+        # Last, because a setting of the user must not open the server to other machines.
         return merged | {
             "spark.master": settings.master,
             "spark.connect.grpc.binding.address": LOOPBACK,
@@ -175,13 +175,13 @@ class ConnectServer(Server):
         store = build_truststore(bundle, executable, self.home / _TRUSTSTORE)
         _append(properties, "spark.driver.extraJavaOptions", java_options(str(store)), " ")
         if not self._settings.is_local:
-            # Spark puts its files into the folder in which an executor runs.
+            # Spark copies the files to the executor's working directory.
             _append(properties, "spark.files", str(store), ",")
             _append(properties, "spark.executor.extraJavaOptions", java_options(_TRUSTSTORE), " ")
 
 
 def _append(properties: dict[str, str], key: str, value: str, separator: str) -> None:
-    """Add to what may be there already, rather than replace what a user has set."""
+    """Append to a setting, so that the value of the user is kept."""
     properties[key] = separator.join(filter(None, [properties.get(key), value]))
 
 
@@ -193,15 +193,15 @@ def _mirror() -> dict[str, str]:
 def _launch_command(
     executable: Path, home: Path, properties: Path, env: dict[str, str]
 ) -> list[str]:
-    """The command line of the server's JVM, from Spark's own launcher.
+    """Get the command line of the server's JVM from Spark's own launcher.
 
-    ``spark-class`` is a shell script around that launcher. Asking it directly leaves no shell
-    between this process and the JVM, and keeps the long list of module options Spark's own.
+    ``spark-class`` is a shell script around that launcher. Calling the launcher directly leaves no
+    shell between this process and the JVM, and Spark keeps its long list of module options.
     """
     launcher = [str(executable), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
     submit = ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties)]
     try:
-        answer = subprocess.run(
+        printed = subprocess.run(
             [*launcher, *submit, "--class", _MAIN, "spark-internal"],
             capture_output=True,
             env=env,
@@ -210,8 +210,8 @@ def _launch_command(
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SetupError(
-            f"Spark's launcher did not answer: {error}",
+            f"Spark's launcher failed: {error}",
             hint="Check the Java installation named by JAVA_HOME.",
         ) from error
-    # The launcher first ends a line of its own, then each argument with a NUL.
-    return answer.stdout.decode().lstrip("\0\n").rstrip("\0").split("\0")
+    # The launcher prints a line end first, then each argument with a NUL after it.
+    return printed.stdout.decode().lstrip("\0\n").rstrip("\0").split("\0")

@@ -1,4 +1,4 @@
-"""The servers together: started in parallel, watched, stopped, or left to run on their own."""
+"""Run the servers together: start them in parallel, watch them, stop them or detach from them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _WATCH_SECONDS = 0.5
 
 
 def default_data_dir() -> Path:
-    """Where a stack lives when nobody says otherwise."""
+    """Return the default data directory of a stack."""
     return platformdirs.user_data_path("perago") / "dev"
 
 
 def obtain(*, spark: bool = True) -> None:
-    """Find, build and fetch everything a stack is run from, and start nothing."""
+    """Find, build and fetch the programs of a stack, and start nothing."""
     cache = Cache.of_user()
     lakefs.find_or_build(cache)
     conductor.find_or_fetch(cache)
@@ -45,17 +45,17 @@ def obtain(*, spark: bool = True) -> None:
 
 
 class Stack:
-    """A LakeFS, a Conductor and, if wanted, a Spark Connect server on one data directory.
+    """A LakeFS, a Conductor and, unless left out, a Spark Connect server on one data directory.
 
-    Made by :meth:`up`; a context manager that stops what it started. The servers end with this
-    process, even when it is killed, unless :meth:`detach` lets them go.
+    :meth:`up` starts one. As a context manager it stops its servers at the end of the block. The
+    servers end with this process, even when it is killed, unless :meth:`detach` was called.
     """
 
     def __init__(self, data_dir: Path, state: State, lock: FileLock, batch_delay: str | None):
         self.data_dir = data_dir
         self._state = state
         self._lock = lock
-        self._let_go = False
+        self._released = False
         log_path(data_dir, "any").parent.mkdir(mode=0o700, exist_ok=True)
         self._watchdog = Watchdog(log_path(data_dir, "watchdog"))
         if state.ephemeral:
@@ -93,7 +93,7 @@ class Stack:
         """Start the servers on ``data_dir`` and wait until all of them are healthy.
 
         ``ephemeral`` removes the directory at the end. ``max_batch_delay`` is LakeFS's
-        ``graveler.max_batch_delay``: none makes single clients fast; None keeps its own default.
+        ``graveler.max_batch_delay``: "0s" makes single clients fast, None keeps LakeFS's default.
         """
         data_dir = data_dir.expanduser().absolute()
         with _explained(data_dir):
@@ -108,7 +108,7 @@ class Stack:
 
     @classmethod
     def _claim(cls, data_dir: Path, *, ephemeral: bool, batch_delay: str | None) -> Self:
-        """A stack that holds its data directory and has started nothing yet."""
+        """Lock the data directory and build its stack; start nothing yet."""
         claim(data_dir)
         lock = _locked(data_dir)
         try:
@@ -132,7 +132,7 @@ class Stack:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All servers, those that do not run included."""
+        """All servers, including those that do not run."""
         return (self.lakefs, self.conductor, self.spark)
 
     @property
@@ -142,7 +142,7 @@ class Stack:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where the servers are reached."""
+        """The addresses and credentials of the servers."""
         return self._state.endpoints
 
     def start_spark(self) -> None:
@@ -157,7 +157,7 @@ class Stack:
                 for server in self.servers:
                     server.raise_if_dead()
             except ServerError:
-                # The directory may be gone already, with an ephemeral stack's record in it.
+                # The directory of an ephemeral stack may already be removed, with its record.
                 recorded = load(self.data_dir)
                 if recorded is None or recorded.stopping:
                     return
@@ -165,17 +165,17 @@ class Stack:
             time.sleep(_WATCH_SECONDS)
 
     def stop(self) -> None:
-        """End all servers, at the same time, and remove the data of an ephemeral stack.
+        """End all servers in parallel, and remove the data of an ephemeral stack.
 
-        A second call does nothing, and neither does one after :meth:`detach`.
+        A second call, or a call after :meth:`detach`, does nothing.
         """
-        if self._let_go:
+        if self._released:
             return
         left = process.end([server.identity for server in self.servers if server.identity])
         if left:
-            # The watchdog could do no better; it must not remove data under a running process.
+            # Released: the watchdog must not remove data under a running process.
             self._release()
-            raise ServerError(f"processes {[p.pid for p in left]} do not end, not even by SIGKILL")
+            raise ServerError(f"processes {[p.pid for p in left]} did not end after SIGKILL")
         for server in self.servers:
             server.forget()
         self._record()
@@ -184,18 +184,18 @@ class Stack:
         self._release()
 
     def detach(self) -> Endpoints:
-        """Let the servers run on without this process; ``perago dev down`` ends them."""
+        """Leave the servers running after this process; ``perago dev down`` ends them."""
         self._release()
         return self.endpoints
 
     def _release(self) -> None:
-        self._let_go = True
+        self._released = True
         self._watchdog.release()
         self._lock.release()
 
     def _start(self, servers: Sequence[Server]) -> None:
-        # First everything that can fail or take minutes, then all processes, then the waiting:
-        # they start up at the same time, and no thread is needed for it.
+        # First what can fail or take minutes, then all processes, then the wait: so they start in
+        # parallel without a thread.
         prepared = [(server, server.prepare()) for server in servers]
         note(f"starting {', '.join(server.name for server in servers)} …")
         for server, command in prepared:
@@ -210,7 +210,7 @@ class Stack:
 
 @contextmanager
 def _explained(data_dir: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into one sentence."""
+    """Translate errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -218,36 +218,36 @@ def _explained(data_dir: Path) -> Iterator[None]:
             raise tool.disk_full(f"could not write to {data_dir}") from error
         raise SetupError(
             f"could not start the stack in {data_dir}: {error}",
-            hint="Check the folder's permissions, or name another --data-dir.",
+            hint="Check the folder's permissions, or use another --data-dir.",
         ) from error
 
 
 def _locked(data_dir: Path) -> FileLock:
-    """The lock that one running process holds on a data directory."""
+    """Acquire the lock of a data directory, which at most one process has."""
     lock = FileLock(data_dir / LOCK_FILE, thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise SetupError(
             f"another process runs or starts the stack in {data_dir}",
-            hint="Use that one (`perago dev env`), stop it (`perago dev down`), or name another "
+            hint="Use that one (`perago dev env`), stop it (`perago dev down`), or use another "
             "--data-dir.",
         ) from None
     return lock
 
 
 def _next_state(data_dir: Path, *, ephemeral: bool) -> State:
-    """The record to start from: secrets and ports of the run before, where there was one."""
+    """Build the record to start from, with the secrets and ports of the previous run."""
     before = load(data_dir)
     if before is not None and before.running:
         raise SetupError(
             f"the servers of {data_dir} run already: {', '.join(before.running)}",
-            hint="Stop them with `perago dev down`, or name another --data-dir.",
+            hint="Stop them with `perago dev down`, or use another --data-dir.",
         )
     if before is not None and ephemeral and not before.ephemeral:
         raise SetupError(
             f"{data_dir} holds the data of an earlier stack, which --ephemeral would remove",
-            hint="Name another --data-dir, or leave --ephemeral out.",
+            hint="Use another --data-dir, or leave --ephemeral out.",
         )
     return State(
         ephemeral=ephemeral,

@@ -1,7 +1,8 @@
-"""What a data directory remembers: secrets, ports and the processes that run on it.
+"""Record the secrets, ports and processes of a stack in its data directory.
 
-One file, ``stack.json``, readable by its owner only. It is written before the first server is
-started and again after every start and stop, so that what runs can always be found and ended.
+The record is one file, ``stack.json``, readable by its owner only. It is written before the first
+server is started and after every start and stop, so that running servers can always be found and
+ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOCK_FILE = "lock"
 
 
 class Secrets(BaseModel):
-    """Random, made once for a data directory."""
+    """The random secrets of a data directory, generated once."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +34,7 @@ class Secrets(BaseModel):
 
     @classmethod
     def random(cls) -> Secrets:
-        """New secrets. The key id looks like an AWS one, which some S3 clients insist on."""
+        """Generate secrets. The key id has the form of AWS's, which some S3 clients require."""
         return cls(
             lakefs=LakeFSSecrets(
                 access_key_id=f"AKIAJ{base64.b32encode(secrets.token_bytes(9)).decode()[:15]}",
@@ -55,19 +56,19 @@ class State(BaseModel):
     secrets: Secrets
     ports: dict[str, int]
     servers: dict[str, ProcessId] = Field(default_factory=dict)
-    # All servers have been healthy once; until then another process is about to start them.
+    # All servers have been healthy once; until then another process is starting them.
     ready: bool = False
-    # Set by `perago dev down` first, so that whoever runs the stack knows why its servers end.
+    # Set first by `perago dev down`, so that the foreground process knows why its servers end.
     stopping: bool = False
 
     @property
     def running(self) -> dict[str, ProcessId]:
-        """The recorded processes that still live."""
+        """The recorded processes that still run."""
         return {name: process for name, process in self.servers.items() if process.alive}
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where the servers are reached."""
+        """The addresses and credentials of the servers."""
         keys = self.secrets.lakefs
         spark = SparkEndpoint.at(self.ports["spark"], self.secrets.spark_token)
         return Endpoints(
@@ -79,12 +80,12 @@ class State(BaseModel):
         )
 
     def save(self, data_dir: Path) -> None:
-        """Write the record, whole or not at all."""
+        """Write the record atomically."""
         write_private(data_dir / _FILE, self.model_dump_json(indent=2))
 
 
 def load(data_dir: Path) -> State | None:
-    """The record of a data directory; None when no stack was ever started there."""
+    """Read the record of a data directory; None when no stack was ever started there."""
     try:
         text = (data_dir / _FILE).read_text()
     except (FileNotFoundError, NotADirectoryError):
@@ -92,22 +93,22 @@ def load(data_dir: Path) -> State | None:
     try:
         return State.model_validate_json(text)
     except ValidationError:
-        # Its text would show the values, which are secrets: it must not even be chained.
+        # Not chained: its text shows the values, which are secrets.
         raise SetupError(
-            f"{data_dir / _FILE} is not a record this version of Perago can read",
+            f"this version of Perago cannot read the record {data_dir / _FILE}",
             hint="Use another --data-dir, or move this one away.",
         ) from None
 
 
 def claim(data_dir: Path) -> None:
-    """Make the directory, private to its owner; refuse one that holds somebody's files."""
+    """Create the directory, private to its owner; refuse one that holds other files."""
     if data_dir.exists() and not data_dir.is_dir():
-        raise SetupError(f"{data_dir} is not a folder", hint="Name another --data-dir.")
+        raise SetupError(f"{data_dir} is not a folder", hint="Use another --data-dir.")
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    strangers = [path.name for path in data_dir.iterdir() if path.name != LOCK_FILE]
-    if strangers and not (data_dir / _FILE).exists():
+    others = [path.name for path in data_dir.iterdir() if path.name != LOCK_FILE]
+    if others and not (data_dir / _FILE).exists():
         raise SetupError(
-            f"{data_dir} holds files that are not of a Perago stack, such as {min(strangers)}",
-            hint="Name an empty folder or one that does not exist yet by --data-dir.",
+            f"{data_dir} holds files that are not of a Perago stack, such as {min(others)}",
+            hint="Set --data-dir to an empty folder, or to one that does not exist yet.",
         )
     data_dir.chmod(0o700)

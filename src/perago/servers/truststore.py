@@ -1,8 +1,7 @@
-"""A Java truststore from a PEM bundle, for a LakeFS whose certificate a private authority signed.
+"""Build a Java truststore from a PEM bundle, for a LakeFS with a private authority.
 
-Java reads no PEM bundle by itself, and ``keytool`` imports one certificate at a time, so the
-bundle is taken apart. The store holds public certificates: its password protects nothing, but
-Java asks for one.
+Java cannot read a PEM bundle, and ``keytool`` imports one certificate at a time, so the bundle is
+split. The store holds public certificates: its password protects nothing, but Java requires one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def build_truststore(bundle: Path, java: Path, target: Path) -> Path:
     if not certificates:
         raise ConfigurationError(
             f"PERAGO_CA_BUNDLE names {bundle}, which holds no certificate",
-            hint="Name a PEM file: the text between BEGIN CERTIFICATE and END CERTIFICATE.",
+            hint="Set it to a PEM file, which has lines with BEGIN CERTIFICATE.",
         )
     target.unlink(missing_ok=True)
     for number, certificate in enumerate(certificates):
@@ -38,7 +37,7 @@ def build_truststore(bundle: Path, java: Path, target: Path) -> Path:
 
 
 def java_options(truststore: str) -> str:
-    """The options that make a JVM trust exactly the authorities of a store."""
+    """Build the options that make a JVM trust the authorities of a store and no others."""
     return (
         f"-Djavax.net.ssl.trustStore={truststore} -Djavax.net.ssl.trustStoreType=PKCS12 "
         f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"
@@ -59,6 +58,6 @@ def _import(keytool: Path, certificate: str, alias: str, target: Path) -> None:
         ) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise SetupError(
-            f"keytool, which a full Java has, did not answer: {error}",
+            f"keytool, a part of a full Java, failed: {error}",
             hint="Set JAVA_HOME to a full Java 17 or 21.",
         ) from error

@@ -1,9 +1,9 @@
-"""Servers that do not outlive their parent, however it ends.
+"""Start servers that end with their parent process, also when the parent is killed.
 
-Written by hand, because the ready-made ways do not hold. ``PR_SET_PDEATHSIG`` exists on Linux
-only, fires when the *thread* that forked ends, and is lost in scripts that fork again. Exit
-handlers do not run on ``kill -9``. A pipe is closed by the kernel in every case, so a watchdog
-process in a session of its own reads one and ends the servers when it closes.
+Written by hand, because the usual means are not enough. ``PR_SET_PDEATHSIG`` exists on Linux only,
+fires when the *thread* that forked ends, and is lost in scripts that fork again. Exit handlers do
+not run on ``kill -9``. The kernel closes a pipe in every case, so a watchdog process, detached from
+the terminal, reads one and ends the servers when it closes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 class Watchdog:
-    """The parent's end: starts processes that the watchdog knows from their first moment."""
+    """The parent's side: starts servers that register with the watchdog process before they run."""
 
     def __init__(self, log: Path) -> None:
         reading, self._pipe = os.pipe()
         path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
         try:
             with log.open("ab") as output:
-                # A session of its own: Ctrl-C and a closed terminal must not reach the watchdog.
-                self._watchdog = subprocess.Popen(
+                # Detached (setsid): Ctrl-C and a closed terminal must not reach the watchdog.
+                self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "perago.servers.watchdog_main"],
                     stdin=reading,
                     stdout=output,
@@ -47,7 +47,7 @@ class Watchdog:
     def spawn(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
     ) -> subprocess.Popen[bytes]:
-        """Start a server in a session of its own, its output appended to ``log``."""
+        """Start a server detached from the terminal, its output appended to ``log``."""
         register = [sys.executable, "-I", "-S", str(_REGISTER_AND_EXEC), str(self._pipe)]
         with log.open("ab") as output:
             return subprocess.Popen(
@@ -62,16 +62,16 @@ class Watchdog:
             )
 
     def remove_at_end(self, directory: Path) -> None:
-        """Have the watchdog remove ``directory`` too when this process is killed."""
+        """Have the watchdog also remove ``directory`` when this process is killed."""
         os.write(self._pipe, f"remove {directory}\n".encode())
 
     def release(self) -> None:
-        """Let the servers live on without this process, and end the watchdog."""
+        """Leave the servers running after this process, and end the watchdog."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._pipe, b"release\n")
         os.close(self._pipe)
         try:
-            self._watchdog.wait(GRACE_SECONDS + KILL_SECONDS)
+            self._process.wait(GRACE_SECONDS + KILL_SECONDS)
         except subprocess.TimeoutExpired:
-            self._watchdog.kill()
-            self._watchdog.wait()
+            self._process.kill()
+            self._process.wait()

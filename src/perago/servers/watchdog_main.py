@@ -1,10 +1,9 @@
-"""The process that outlives a killed parent just long enough to end its servers.
+"""End the servers of a parent process that was killed.
 
 Run as ``python -m perago.servers.watchdog_main`` by :mod:`perago.servers.watchdog`, with the
-reading end of a pipe as its standard input. It takes the lines ``server PID``,
-``remove DIRECTORY`` and ``release``.
-The end of the file without a ``release`` means that the parent is gone, however it went: the
-kernel closes a pipe for a process that got ``kill -9`` too.
+reading end of a pipe as its standard input. It reads the lines ``server PID``, ``remove DIRECTORY``
+and ``release``. The end of the file without a ``release`` means that the parent has ended: the
+kernel also closes the pipe of a process that got ``kill -9``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from perago.servers import process
 
 
 def watch(lines: Iterable[str]) -> None:
-    """Follow the parent's lines to their end, then end the servers unless released."""
+    """Read the parent's lines to their end, then end the servers unless released."""
     servers: list[process.ProcessId] = []
     directory: str | None = None
     for line in lines:

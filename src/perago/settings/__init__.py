@@ -1,4 +1,4 @@
-"""Settings by the names that the ecosystems use, each value with where it came from."""
+"""Read settings under the names that LakeFS' and Conductor's tools use, each with its origin."""
 
 from perago.settings.loading import LoadedSettings, SettingValue, load_settings, read_settings
 from perago.settings.model import Address, Settings

@@ -1,4 +1,4 @@
-"""From sources to settings: the first source that has a value wins, and is remembered."""
+"""Load settings: the first source that has a value wins, and its name is kept."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from perago.settings.sources import (
     from_perago_toml,
     from_pyproject,
 )
+from perago.text import MASK
 
 DEFAULT = "default"
-_MASK = "********"
-# Both or neither. That all of LakeFS is there is checked where LakeFS is needed.
+# Both or neither. Whether LakeFS's settings are complete is checked where LakeFS is needed.
 _CONDUCTOR_PAIR = ("conductor_auth_key", "conductor_auth_secret")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """One setting as it may be shown: a secret is masked."""
+    """One setting to show, with a secret masked."""
 
     field: str
     variable: str
@@ -39,14 +39,14 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings, where each came from, and what is allowed but should be seen to."""
+    """Settings with their origins, and warnings."""
 
     settings: Settings
     warnings: tuple[str, ...] = ()
     _given: dict[str, Given] = field(default_factory=dict, repr=False)
 
     def values(self) -> list[SettingValue]:
-        """Every setting in the order of the documentation."""
+        """List every setting in the order of the documentation."""
         return [
             SettingValue(
                 field=name,
@@ -59,7 +59,10 @@ class LoadedSettings:
 
 
 def load_settings() -> Settings:
-    """Read the environment and the files; every wrong value is named at once."""
+    """Read the environment and the files, and log warnings.
+
+    Raises one ``ConfigurationError`` that names every wrong value.
+    """
     loaded = read_settings()
     for warning in loaded.warnings:
         logging.getLogger(__name__).warning("%s", warning)
@@ -67,11 +70,11 @@ def load_settings() -> Settings:
 
 
 def read_settings() -> LoadedSettings:
-    """Like ``load_settings``, with origins and warnings."""
+    """Read like ``load_settings``, and return origins and warnings as well."""
     given, problems = _merge(from_environment(), from_perago_toml(), from_pyproject())
     lakectl = from_lakectl()
     if not _covers_lakefs(given):
-        # lakectl's file is not ours: what is wrong in it matters only if we need it.
+        # lakectl's file belongs to lakectl: errors in it matter only if it is needed.
         problems += lakectl.problems
     given = {**lakectl.values, **given}
     settings: Settings | None = None
@@ -83,7 +86,7 @@ def read_settings() -> LoadedSettings:
     if problems or settings is None:
         raise ConfigurationError(
             "\n".join(problems),
-            hint="Correct what is named above; docs/configuration.md lists every setting.",
+            hint="Correct the settings named above; docs/configuration.md lists every setting.",
         ) from None
     return LoadedSettings(settings, tuple(exposed_secrets(given)), given)
 
@@ -124,4 +127,4 @@ def _shown(name: str, value: Any) -> str | None:
         return "off"
     if value is None:
         return None
-    return _MASK if name in SECRET_FIELDS else str(value)
+    return MASK if name in SECRET_FIELDS else str(value)

@@ -1,6 +1,6 @@
-"""What can be set. Secrets are ``SecretStr`` from the start.
+"""Define the settings and their rules. Secrets are ``SecretStr`` from the start.
 
-Error texts written here never repeat the value: it may be a secret in the wrong place.
+Error texts never repeat the value: it may be a secret in the wrong place.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from platformdirs import user_state_path
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 _HIGHEST_PORT = 65535
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """The host and the port on which a server listens."""
 
     host: str
     port: int
@@ -32,7 +31,7 @@ def _check_url(value: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("write an http:// or https:// address with a host")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("write the address without a user; credentials have settings of their own")
+        raise ValueError("write the address without a user; set the credentials separately")
     if parts.query or parts.fragment or not value.isprintable() or " " in value:
         raise ValueError("write only scheme, host, port and path")
     try:
@@ -43,7 +42,7 @@ def _check_url(value: str) -> str:
 
 
 def _check_credential(value: str) -> str:
-    # A file or a secret store easily adds a line end, and the server then only says "denied".
+    # Files and secret stores often add a line end, and the server then only says "denied".
     if not value or not value.isprintable() or value != value.strip():
         raise ValueError("it is empty, or has white space around it or a control character in it")
     return value
@@ -55,7 +54,7 @@ def _check_secret(value: SecretStr) -> SecretStr:
 
 
 def _read_address(value: object) -> object:
-    """``host:port``, or ``off``, which is ``None``."""
+    """Parse ``host:port``; ``off`` is ``None``."""
     if value is None or isinstance(value, Address):
         return value
     if not isinstance(value, str):
@@ -103,21 +102,21 @@ _File = Annotated[Path, AfterValidator(_absolute)]
 
 
 def _setting(variable: str, description: str, *, default: Any = None, **rules: Any) -> Any:
-    """A field with the variable that sets it."""
+    """Build a field with the variable that sets it."""
     if "default_factory" not in rules:
         rules["default"] = default
     return Field(validation_alias=variable, description=description, **rules)
 
 
-class Settings(BaseSettings):
-    """What a worker needs to know about the world around it.
+class Settings(BaseModel):
+    """The settings of a worker: addresses, credentials, limits and policies.
 
-    Making one reads nothing: it holds what it is given, and defaults. ``load_settings`` reads the
+    Creating one reads nothing: it holds the given values and defaults. ``load_settings`` reads the
     environment and the files.
     """
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", validate_by_name=True, env_ignore_empty=True
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_default=True
     )
 
     lakefs_endpoint: _Url | None = _setting("LAKECTL_SERVER_ENDPOINT_URL", "The LakeFS server.")
@@ -173,20 +172,21 @@ class Settings(BaseSettings):
         "`hard` refuses an input commit that lacks the fence's action file.",
         default="soft",
     )
-    replacement: Literal["head-state", "provenance"] = _setting(
+    replacement: Literal["provenance", "head-state", "off"] = _setting(
         "PERAGO_REPLACEMENT",
-        "`provenance` replaces only a commit that is recorded as the same task's.",
-        default="head-state",
+        "`provenance` replaces only a commit that is recorded as the same task's; `head-state` "
+        "any commit one past the input; `off` none.",
+        default="provenance",
     )
     spark_remote: Annotated[SecretStr, AfterValidator(_check_remote)] | None = _setting(
         "SPARK_REMOTE",
-        "A Spark Connect server to use (`sc://…`); without it, a worker starts its own.",
+        "An external Spark Connect server (`sc://…`); without it, the worker uses managed Spark.",
     )
     spark_master: Annotated[str, AfterValidator(_check_master)] = _setting(
-        "PERAGO_SPARK_MASTER", "The master of a worker's own Spark server.", default="local[*]"
+        "PERAGO_SPARK_MASTER", "The master of managed Spark.", default="local[*]"
     )
     spark_properties: _File | None = _setting(
-        "PERAGO_SPARK_PROPERTIES", "A properties file with settings for a worker's own server."
+        "PERAGO_SPARK_PROPERTIES", "A properties file with settings of managed Spark."
     )
     shutdown_grace_seconds: float = _setting(
         "PERAGO_SHUTDOWN_GRACE_SECONDS",
@@ -211,21 +211,9 @@ class Settings(BaseSettings):
         _setting("PERAGO_LOG_LEVEL", "`debug`, `info`, `warning` or `error`.", default="info")
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is given: the order of the sources is ``loading``'s, which records origins."""
-        return (init_settings,)
-
 
 def variable_of(field: str) -> str:
-    """The environment variable of a field."""
+    """Return the environment variable of a field."""
     return str(Settings.model_fields[field].validation_alias)
 
 

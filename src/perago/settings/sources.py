@@ -1,6 +1,6 @@
-"""Where settings come from. Each source gives values by field name and says what is wrong in it.
+"""Read the sources of settings. Each gives values by field name, and the problems it has.
 
-Problems name a place, never a value, and never quote a line of a file: it may be the secret's.
+Problems name a place. They never show a value or quote a line of a file, which may hold a secret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic_settings import EnvSettingsSource
 
 from perago.settings.model import SECRET_FIELDS, Settings, variable_of
 
@@ -30,7 +29,7 @@ LAKECTL_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value, under the name it has in its source."""
+    """One value, with the key it has in its source."""
 
     value: Any = field(repr=False)
     key: str
@@ -42,49 +41,48 @@ class Given:
         return f"{self.key} ({self.source})"
 
     def is_exposed(self) -> bool:
-        """Whether the file it stands in can be read by others than its owner."""
+        """Whether other users can read the file that holds it."""
         if self.file is None:
             return False
         try:
             mode = self.file.stat().st_mode
-        except OSError:  # gone since it was read
+        except OSError:  # removed since it was read
             return False
         return bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one place gives."""
+    """The values and the problems of one source."""
 
     values: dict[str, Given] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
 def from_environment() -> Source:
-    """Variables that are set and not empty."""
-    found = {key.upper(): value for key, value in EnvSettingsSource(Settings)().items()}
-    names = {name: variable_of(name) for name in Settings.model_fields}
+    """Read the variables that are set and not empty."""
+    variables = {name: variable_of(name) for name in Settings.model_fields}
     return Source(
         {
-            name: Given(found[variable], variable, ENVIRONMENT)
-            for name, variable in names.items()
-            if variable in found
+            name: Given(value, variable, ENVIRONMENT)
+            for name, variable in variables.items()
+            if (value := os.environ.get(variable))
         }
     )
 
 
 def from_perago_toml() -> Source:
-    """``perago.toml`` in the current folder."""
+    """Read ``perago.toml`` in the current folder."""
     return _from_toml(Path("perago.toml"), (), "perago.toml")
 
 
 def from_pyproject() -> Source:
-    """``[tool.perago]`` of the ``pyproject.toml`` in the current folder."""
+    """Read ``[tool.perago]`` of the ``pyproject.toml`` in the current folder."""
     return _from_toml(Path("pyproject.toml"), ("tool", "perago"), "pyproject.toml [tool.perago]")
 
 
 def from_lakectl() -> Source:
-    """lakectl's own file, of which only the three keys that concern us are looked at."""
+    """Read lakectl's file, and only the three keys that Perago uses."""
     named = os.environ.get(LAKECTL_FILE_VARIABLE)
     file = Path(named).expanduser() if named else Path("~/.lakectl.yaml").expanduser()
     label = named or "~/.lakectl.yaml"
@@ -126,9 +124,9 @@ def _from_toml(file: Path, header: tuple[str, ...], label: str) -> Source:
 
 
 def _nearest(key: str) -> str:
-    """A known key that the writer may have meant, in the spelling that the docs use."""
+    """Suggest the most similar known key, spelled as in the documentation."""
     known = {name.replace("_", "-") for name in Settings.model_fields}
-    # Somebody who knows the variables may well write those.
+    # The key may also resemble the name of a variable.
     variables = {
         variable_of(name).lower().replace("_", "-"): name.replace("_", "-")
         for name in Settings.model_fields
@@ -139,7 +137,7 @@ def _nearest(key: str) -> str:
 
 
 def _read(file: Path, label: str, parse: Callable[[str], Any]) -> tuple[Any, str | None]:
-    """The parsed content of a file that may be absent, or what is wrong with it."""
+    """Parse a file that may be absent; return its content or the problem with it."""
     try:
         return parse(file.read_text(encoding="utf-8")), None
     except FileNotFoundError:
@@ -153,14 +151,14 @@ def _read(file: Path, label: str, parse: Callable[[str], Any]) -> tuple[Any, str
 
 
 class _SyntaxProblemError(Exception):
-    """What is wrong and where, without a word of the content."""
+    """A syntax error with its place, without any of the content."""
 
 
 def _parse_toml(text: str) -> Any:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # The parser's own text ends with the place and may quote a key before it.
+        # The parser's message ends with the place, and may quote a key before it.
         place = str(error).rpartition("(")[2].rstrip(")")
         raise _SyntaxProblemError(f"this is not valid TOML {place}") from None
 
@@ -175,7 +173,7 @@ def _parse_yaml(text: str) -> Any:
 
 
 def exposed_secrets(values: dict[str, Given]) -> list[str]:
-    """A warning for each secret in effect that stands in a file others can read."""
+    """Write a warning for each used secret in a file that other users can read."""
     return [
         f"{given.place}: others can read this secret; run: chmod 600 {given.file}"
         for name, given in values.items()

@@ -1,1 +1,1 @@
-"""Spark: the Connect server, what it is told about LakeFS, and the sessions of executions."""
+"""Spark: which Connect server a worker uses, and the Connect session of each execution."""

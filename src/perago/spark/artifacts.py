@@ -1,6 +1,6 @@
-"""What travels with a session to executors that have neither Perago nor the author's modules.
+"""Ship Perago and the author's modules to executors that do not have them.
 
-Two things, both by Spark's own means:
+A session sends two Connect artifacts:
 
 - an *archive* of installed packages. Some of them are compiled (obstore, pydantic's core), which
   Python cannot import from a zip, so they are unpacked on the executor. The archive also holds a
@@ -31,12 +31,12 @@ from packaging.requirements import Requirement
 
 from perago.servers.toolchain.cache import Cache
 
-# What `import perago` and the function that moves objects need; the rest stays with the worker.
+# What `import perago` and the functions of a transfer need; executors use nothing else.
 _ROOTS = ("pydantic", "lakefs-sdk", "obstore", "urllib3", "tenacity", "psutil")
 _FOLDER = "perago_packages"
 _ARCHIVE = "packages.tar.gz"
 _INTERPRETER = """#!/bin/sh
-# Started by Spark in place of the cluster's Python, which it becomes.
+# Spark starts this script instead of the cluster's Python, and it executes that Python.
 here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$here/lib"
 export PYTHONPATH
@@ -57,22 +57,22 @@ class Artifacts:
 
     @property
     def archive_uri(self) -> str:
-        """The archive and the folder it is unpacked to."""
+        """The archive with the folder it is unpacked to, as Spark writes both."""
         return f"{self.archive}#{_FOLDER}"
 
 
 def build_artifacts(targets: Sequence[str], folder: Path) -> Artifacts:
-    """Pack what executors lack; ``targets`` are the modules a worker was started with."""
+    """Pack what executors lack; ``targets`` are the modules that a worker was started with."""
     modules = folder / "perago_modules.zip"
     _zip_modules(author_modules(targets), modules)
     return Artifacts(_packages(Cache.of_user()), modules)
 
 
 def author_modules(targets: Sequence[str]) -> list[Path]:
-    """The files and package folders that the author's tasks were loaded from.
+    """Find the files and package folders that the author's tasks were loaded from.
 
-    That is every module named by a target and every loaded one that is not installed: what lies
-    next to a task's module is imported by it as a matter of course.
+    That is every module named by a target, and every loaded module that is not installed: a task's
+    module usually imports the modules next to it.
     """
     named = {target.partition(":")[0].partition(".")[0] for target in targets}
     found = {
@@ -100,9 +100,9 @@ def _is_installed(place: Path) -> bool:
 
 
 def _zip_modules(places: Iterable[Path], target: Path) -> None:
-    ours = Path(__file__).absolute().parents[1]
+    package = Path(__file__).absolute().parents[1]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for place in [ours, *places]:
+        for place in [package, *places]:
             for file in _sources(place):
                 bundle.write(file, file.relative_to(place.parent))
 
@@ -132,7 +132,7 @@ def _packages(cache: Cache) -> Path:
 
 
 def _closure(roots: Iterable[str]) -> set[str]:
-    """The distributions and what they require on this interpreter."""
+    """Collect the distributions and everything they require on this interpreter."""
     found: set[str] = set()
     waiting = list(roots)
     while waiting:
@@ -158,7 +158,7 @@ def _add_distribution(
     archive: tarfile.TarFile, distribution: importlib.metadata.Distribution
 ) -> None:
     for file in distribution.files or []:
-        # Scripts lie outside (`../../bin`), and compiled Python is made again where it runs.
+        # Scripts are outside (`../../bin`), and the executor's Python compiles modules itself.
         if ".." in file.parts or "__pycache__" in file.parts:
             continue
         source = Path(str(file.locate()))

@@ -1,8 +1,8 @@
-"""Ask something of a Spark Connect server in a process of its own.
+"""Send a request to a Spark Connect server from a child process.
 
-The supervisor never loads pyspark: gRPC calls have no deadline of their own and cannot be
-interrupted, while a process can be ended. It takes one JSON object on its standard input, so that
-the remote, which carries a token, is in no argument list and no environment.
+The supervisor never loads pyspark: its gRPC calls have no deadline and cannot be interrupted,
+while a process can be killed. The child reads one JSON object from its standard input, so that the
+remote, which carries a token, is in no argument list and no environment.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any
 
 from perago.errors import BackendUnavailableError
+from perago.text import shorten
 
 _DETAILS = re.compile(r'details = "(.+)"')
 _LONGEST_REASON = 300
 
-Question = Literal["perago.spark.interrupting", "perago.spark.probe"]
 
+def ask(module: ModuleType, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+    """Run ``module`` with ``python -m`` on ``request`` and return its reply.
 
-def ask(question: Question, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
-    """Run the module ``question`` with ``request``; its answer, within ``seconds``."""
-    command = [sys.executable, "-m", question]
+    The module must pass its handler to :func:`serve`, and must not import pyspark when it is
+    imported here. Raises ``BackendUnavailableError`` when there is no reply within ``seconds`` or
+    the handler failed.
+    """
+    command = [sys.executable, "-m", module.__name__]
     try:
         done = subprocess.run(
             command,
@@ -38,26 +43,26 @@ def ask(question: Question, request: dict[str, Any], *, seconds: float) -> dict[
             f"the Spark Connect server did not answer within {seconds:.0f} s"
         ) from None
     lines = done.stdout.decode(errors="replace").splitlines()
-    found: dict[str, Any] = json.loads(lines[-1]) if lines else {"error": f"exit {done.returncode}"}
-    if "error" in found:
+    reply: dict[str, Any] = json.loads(lines[-1]) if lines else {"error": f"exit {done.returncode}"}
+    if "error" in reply:
         raise BackendUnavailableError(
-            f"the Spark Connect server could not be asked: {found['error']}"
+            f"the request to the Spark Connect server failed: {reply['error']}"
         )
-    return found
+    return reply
 
 
-def answer(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """The other side: read the request, print the answer as the last line."""
+def serve(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Read the request from stdin, handle it, and print the reply as the last line of stdout."""
     request: dict[str, Any] = json.loads(sys.stdin.read())
     try:
-        found = handle(request)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
-        found = {"error": in_short(str(error) or type(error).__name__)}
-    sys.stdout.write("\n" + json.dumps(found) + "\n")
+        reply = handle(request)
+    except Exception as error:  # noqa: BLE001  every error becomes the reply
+        reply = {"error": telling_line(str(error) or type(error).__name__)}
+    sys.stdout.write("\n" + json.dumps(reply) + "\n")
     sys.stdout.flush()
 
 
-def in_short(text: str) -> str:
-    """The telling line of an error of gRPC or of Spark."""
+def telling_line(text: str) -> str:
+    """Extract the line of a gRPC or Spark error that says what went wrong."""
     details = _DETAILS.search(text)
-    return (details[1] if details else text.strip().partition("\n")[0])[:_LONGEST_REASON]
+    return shorten(details[1] if details else text.strip().partition("\n")[0], _LONGEST_REASON)

@@ -1,5 +1,7 @@
-"""The sessions of an attempt, opened when they are needed: by a Spark task, and by the transfer of
-a workspace that turns out to be large.
+"""Open the Connect sessions of an attempt when they are needed.
+
+A Spark task needs one for its body; a file task needs one when its workspace is large enough for
+Spark to move it.
 """
 
 from __future__ import annotations
@@ -10,26 +12,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
-from perago.spark.session import end_session, open_session
+from perago.spark.session import end_session, interrupt, open_session
+
+_log = structlog.get_logger(__name__)
 
 
 class SparkClient:
-    """Opens the sessions of one attempt at a time. Used by one thread."""
+    """Opens the sessions of one attempt at a time; for use by one thread."""
 
     def __init__(self, find_remote: Callable[[], str], targets: Sequence[str]) -> None:
-        """``find_remote`` returns the connection string, or raises why there is none."""
+        """``find_remote`` returns the connection string, or raises if there is no server."""
         self._find_remote = find_remote
         self._targets = targets
         self._execution_id = ""
-        self._session: Any = None
+        self._transfer_session: Any = None
 
     def open(self, execution_id: str) -> Any:
-        """A session of an execution's own, with the author's modules on a cluster."""
+        """Open a session of an execution; a cluster gets the author's modules with it."""
         remote = self._find_remote()
-        # What is shipped from there is on the server when the session is open.
+        # The server has the artifacts when the session is open, so the folder can be removed.
         with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
             return open_session(
                 remote,
@@ -37,20 +43,29 @@ class SparkClient:
                 artifacts=lambda: build_artifacts(self._targets, Path(folder)),
             )
 
-    def session(self) -> Any:
-        """The session that moves the attempt's workspace: opened when it is needed, then kept."""
-        if self._session is None:
+    def end(self, execution_id: str) -> None:
+        """End the session of another execution and what runs in it; never raises."""
+        try:
+            ended = interrupt(self._find_remote(), execution_id)
+        except Exception as error:  # noqa: BLE001  its branch is gone: what it writes is lost
+            _log.warning("spark_interrupt_failed", reason=str(error))
+        else:
+            _log.info("spark_interrupted", operations=ended)
+
+    def transfer_session(self) -> Any:
+        """Return the session that moves the attempt's workspace; the first call opens it."""
+        if self._transfer_session is None:
             with translated("open a session"):
-                self._session = self.open(self._execution_id)
-        return self._session
+                self._transfer_session = self.open(self._execution_id)
+        return self._transfer_session
 
     @contextmanager
     def attempt(self, execution: Execution) -> Iterator[None]:
-        """Within the block, sessions are this execution's; at its end they are closed."""
+        """Open sessions for this execution within the block; end the transfer's with it."""
         self._execution_id = execution.id
         try:
             yield
         finally:
-            if self._session is not None:
-                end_session(self._session)
-                self._session = None
+            if self._transfer_session is not None:
+                end_session(self._transfer_session)
+                self._transfer_session = None

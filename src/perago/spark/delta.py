@@ -1,7 +1,7 @@
-"""Delta Lake for a worker's own Spark: there when the extra ``delta`` is installed.
+"""Add Delta Lake to managed Spark when the extra ``delta`` is installed.
 
-The Python package says which version; its jars come by their coordinates, as ``--packages`` does
-it. Whatever a user has set for the same purpose wins or is added to.
+The installed Python package decides the version; Spark fetches the jars by their coordinates, as it
+does for ``--packages``. Settings of the user for the same purpose are kept or extended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ARTIFACT = "io.delta:delta-spark_"
 
 
 def installed_delta() -> str | None:
-    """The version of the installed Python package; None without the extra."""
+    """Return the version of the installed Python package; None without the extra."""
     try:
         return version("delta-spark")
     except PackageNotFoundError:
@@ -25,7 +25,7 @@ def installed_delta() -> str | None:
 
 
 def with_delta(conf: Mapping[str, str], delta: str | None) -> dict[str, str]:
-    """Spark settings with what Delta needs; unchanged without it."""
+    """Add what Delta needs to Spark settings; without Delta, change nothing."""
     if delta is None:
         return dict(conf)
     packages = conf.get("spark.jars.packages", "")
@@ -43,5 +43,5 @@ def with_delta(conf: Mapping[str, str], delta: str | None) -> dict[str, str]:
     }
 
 
-def _joined(given: str, ours: str) -> str:
-    return f"{given},{ours}" if given else ours
+def _joined(given: str, added: str) -> str:
+    return f"{given},{added}" if given else added

@@ -1,4 +1,4 @@
-"""The protocol's port to Spark: a Connect session per execution, workspaces on it, its end."""
+"""Implement the protocol's port to Spark: a Connect session per execution, and workspaces on it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import ObjectStore, listing_prefix, project
 
 # An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
-_SETTLE_SECONDS = 60.0
+_END_SECONDS = 60.0
 
 OpenSession = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectExecution:
-    """Implements ``SparkSession`` of the protocol's ports."""
+    """Implements ``SparkExecution`` of the protocol's ports."""
 
     session: Any
     store: ObjectStore
@@ -38,12 +38,12 @@ class ConnectExecution:
             list_paths=lambda: self._paths(ref),
         )
 
-    def settle(self) -> int:
-        with translated("end the work of this execution"):
-            return end_operations(self.session, _SETTLE_SECONDS)
+    def end_operations(self) -> int:
+        with translated("end the operations of this execution"):
+            return end_operations(self.session, _END_SECONDS)
 
     def close(self) -> None:
-        """End what runs and the session; the server forgets both also without us."""
+        """End the operations and the session; the server also ends both after a timeout."""
         end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:
@@ -60,6 +60,11 @@ class ConnectExecutions:
 
     store: ObjectStore
     open_session: OpenSession
+    # Ends the session of another execution, by its id.
+    end_session_of: Callable[[str], None] = lambda _: None
+
+    def end(self, execution_id: str) -> None:
+        self.end_session_of(execution_id)
 
     @contextmanager
     def open(
@@ -76,7 +81,7 @@ class ConnectExecutions:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Spark's errors as ours; they are made of several libraries' and share no base."""
+    """Translate every error of Spark's client; its libraries have no common base class."""
     try:
         yield
     except PeragoError:
@@ -85,5 +90,5 @@ def translated(what: str) -> Iterator[None]:
         first_line = str(error).strip().partition("\n")[0]
         raise BackendUnavailableError(
             f"Spark could not {what}: {type(error).__name__}: {first_line}",
-            hint="Check that the Spark Connect server is up; its own log says more.",
+            hint="Check that the Spark Connect server is up; its log has the details.",
         ) from error

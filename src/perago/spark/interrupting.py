@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perago.spark.child import answer
+from perago.spark.child import serve
 from perago.spark.session import interrupt
 
 
@@ -13,4 +13,4 @@ def _handle(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_handle)
+    serve(_handle)

@@ -1,8 +1,8 @@
-"""Wait for the end of an operation on a Spark Connect server.
+"""Interrupt the operations of a Spark Connect session and wait until they have ended.
 
-``interruptAll()`` answers at once, while the interrupted operations still come to their end. No
-public call of pyspark waits for that. The server's own call for clients that lost their stream
-does: it gives the stream of a running operation to whoever asks, and says so when there is none.
+``interruptAll()`` returns at once, while the interrupted operations are still ending, and no public
+call of pyspark waits for them. The server's ReattachExecute call, made for clients that lost their
+stream, does: it sends the stream of a running operation, or an error if there is no such operation.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import time
 from typing import Any
 
 _PAUSE_SECONDS = 0.2
-# The operation is over, and its end was told to whoever started it.
+# The operation has ended, and the client that started it was told.
 _GONE = ("INVALID_HANDLE", "OPERATION_NOT_FOUND", "OPERATION_ABANDONED", "OPERATION_CANCELED")
 
 
 def end_operations(session: Any, seconds: float) -> int:
-    """Interrupt whatever runs in a session and wait for the end of it all; how much ran."""
+    """Interrupt every operation of a session, wait for their end, and return how many ran.
+
+    Raises ``TimeoutError`` when one has not ended after ``seconds``.
+    """
     deadline = time.monotonic() + seconds
     seen: set[str] = set()
-    # A client with threads of its own may start one operation while another is ended.
+    # The client's other threads may start an operation while another one is ended.
     while begun := set(session.interruptAll()) - seen:
         seen |= begun
         for operation_id in begun:
@@ -28,15 +31,15 @@ def end_operations(session: Any, seconds: float) -> int:
 
 
 def await_end(session: Any, operation_id: str, deadline: float) -> None:
-    """Return when an operation is over; ``TimeoutError`` when it is not by ``deadline``."""
-    while not _is_over(session.client, operation_id, deadline):
+    """Wait for the end of an operation; raises ``TimeoutError`` after ``deadline``."""
+    while not _has_ended(session.client, operation_id, deadline):
         if time.monotonic() >= deadline:
             raise TimeoutError(f"operation {operation_id} did not end after its interruption")
         time.sleep(_PAUSE_SECONDS)
 
 
-def _is_over(client: Any, operation_id: str, deadline: float) -> bool:
-    """Follow the operation's stream to its end; False when somebody else took it over."""
+def _has_ended(client: Any, operation_id: str, deadline: float) -> bool:
+    """Follow the operation's stream to its end; False when another client took the stream."""
     import grpc
     import pyspark.sql.connect.proto as messages
 
@@ -52,7 +55,7 @@ def _is_over(client: Any, operation_id: str, deadline: float) -> bool:
         stream = client._stub.ReattachExecute(
             request, metadata=client._builder.metadata(), timeout=left
         )
-        return any(answer.HasField("result_complete") for answer in stream)
+        return any(response.HasField("result_complete") for response in stream)
     except grpc.RpcError as error:
         if any(sign in (error.details() or "") for sign in _GONE):
             return True

@@ -1,7 +1,7 @@
-"""The Spark of a worker: somebody else's Connect server, or one that the worker keeps running.
+"""Give a worker its Spark Connect server: an external one, or a managed one that it keeps running.
 
-Its own is started by the first attempt that needs it. A thread of its own starts it, watches it,
-and starts it again when it dies, after a pause that grows. It ends with the worker: when the
+A managed server is started by the first attempt that needs it. A thread starts it, watches it, and
+starts it again after its death, with a pause that grows. It ends with the worker: when the
 supervisor is killed, the watchdog of :mod:`perago.servers.watchdog` ends it.
 """
 
@@ -24,40 +24,42 @@ from perago.servers import loopback
 from perago.servers.server import log_path
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.watchdog import Watchdog
-from perago.spark import child
+from perago.spark import child, interrupting
 from perago.spark.settings import ExternalSpark, ManagedSpark
 
 _TICK_SECONDS = 0.2
 _LONGEST_PAUSE = 30.0
-# A server that lived this long was well; its death begins a new count.
-_GOOD_LIFE_SECONDS = 120.0
+# The death of a server that ran this long begins a new count of deaths.
+_STABLE_SECONDS = 120.0
 _INTERRUPT_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
 class SparkRuntime(Protocol):
-    """Safe to use from all slots' threads."""
+    """Access to a worker's Connect server; safe to use from all slots' threads."""
 
     def remote(self, give_up: Callable[[], bool]) -> str | None:
-        """The connection string, waited for while a server starts; None after ``give_up``."""
+        """Wait for the server and return its connection string; None after ``give_up``."""
         ...
 
     def interrupt(self, execution_id: str) -> None:
-        """End an execution's Spark work; never raises, and is bounded in time."""
+        """End an execution's Spark work; bounded in time, and never raises."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop the server, if this worker runs it."""
+        ...
 
 
 def open_runtime(spark: ExternalSpark | ManagedSpark) -> SparkRuntime:
-    """The runtime for resolved settings; nothing is started yet."""
+    """Build the runtime for resolved settings; nothing is started yet."""
     if isinstance(spark, ExternalSpark):
         return ExternalRuntime(spark.remote.get_secret_value())
     return ManagedRuntime(spark.connect)
 
 
 class ExternalRuntime:
-    """A server that others run."""
+    """An external server, run by its operator."""
 
     def __init__(self, remote: str) -> None:
         self._remote = remote
@@ -69,11 +71,11 @@ class ExternalRuntime:
         _interrupt(self._remote, execution_id)
 
     def close(self) -> None:
-        """It is not ours to stop."""
+        """Do nothing: an external server keeps running."""
 
 
 class ManagedRuntime:
-    """A server that this worker runs."""
+    """A managed server, run by this worker."""
 
     def __init__(self, settings: ConnectSettings) -> None:
         self._settings = settings
@@ -85,7 +87,7 @@ class ManagedRuntime:
         self._failure: PeragoError | None = None
 
     def remote(self, give_up: Callable[[], bool]) -> str | None:
-        """Start the server if nobody has; wait for it. Raises when this start fails."""
+        """Start the server unless it runs, and wait for it; raises when this start fails."""
         with self._changed:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="perago-spark", daemon=True)
@@ -102,7 +104,7 @@ class ManagedRuntime:
             return self._remote
 
     def interrupt(self, execution_id: str) -> None:
-        # With the server gone, so is whatever ran on it.
+        # Without the server, nothing runs on it.
         if (remote := self._remote) is not None:
             _interrupt(remote, execution_id)
 
@@ -121,17 +123,17 @@ class ManagedRuntime:
         try:
             while not self._closing.is_set():
                 began = time.monotonic()
-                self._live_once(folder, watchdog)
+                self._run_until_death(folder, watchdog)
                 lived = time.monotonic() - began
-                deaths = 1 if lived > _GOOD_LIFE_SECONDS else deaths + 1
+                deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
                 self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
         finally:
             watchdog.release()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _live_once(self, folder: Path, watchdog: Watchdog) -> None:
-        """One life of the server, from its start to its end, whoever ends it."""
-        # A new port and a new token each time: nobody else may have taken the old port since.
+    def _run_until_death(self, folder: Path, watchdog: Watchdog) -> None:
+        """Start the server and watch it until it dies or the worker closes."""
+        # A new port and a new token each time: another process may have taken the old port.
         port = loopback.choose(["spark"], {})["spark"]
         token = secrets.token_urlsafe(32)
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
@@ -175,8 +177,8 @@ class ManagedRuntime:
 def _interrupt(remote: str, execution_id: str) -> None:
     request = {"remote": remote, "execution_id": execution_id}
     try:
-        answer = child.ask("perago.spark.interrupting", request, seconds=_INTERRUPT_SECONDS)
+        reply = child.ask(interrupting, request, seconds=_INTERRUPT_SECONDS)
     except BackendError as error:
         _log.warning("spark_interrupt_failed", reason=str(error))
         return
-    _log.info("spark_interrupted", operations=answer["interrupted"])
+    _log.info("spark_interrupted", operations=reply["interrupted"])

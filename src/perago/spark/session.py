@@ -1,8 +1,8 @@
-"""One Spark Connect session per execution.
+"""Open and end the Spark Connect session of an execution.
 
-Its id comes from the execution's, so that somebody else (the supervisor, when it has killed the
-executor) can find the session and end what runs in it. A released session's id is never taken
-again by the server: an execution that was ended this way cannot begin anew.
+The session's id is derived from the execution's, so that another process (the supervisor, after it
+has killed the executor) can find the session and end its operations. The server never accepts the
+id of a released session again: an ended execution cannot start new operations.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from perago.spark.operations import end_operations
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Set by a worker on the server it starts in local mode: its functions run in the worker's own
-# interpreter, with the worker's own modules.
+# Set by a worker on a managed server in local mode: functions run in the worker's own interpreter,
+# with the worker's own modules.
 SHARES_MODULES = "spark.perago.sharesModules"
-# The server's sessions belong to a user; with another name nobody would find ours again.
+# The server finds a session by its user and its id; both must be the same in every process.
 _USER = "perago"
 _NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
-# The client's own policy would wait for ten minutes for a server that died.
+# pyspark's default policy would retry for ten minutes against a dead server.
 _TRIES = 8
 _LONGEST_PAUSE_MS = 4000
-# A job may take hours, so no request has a deadline: a server that hangs is noticed by a ping that
-# it does not answer. The server takes pings more often than every five minutes for an attack.
+# A job may take hours, so no request has a deadline; unanswered pings detect a server that hangs.
+# The server closes connections that ping more often than every five minutes.
 _KEEP_ALIVE = (
     ("grpc.keepalive_time_ms", 330_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-# Within what a supervisor waits for an interruption as a whole.
+# Less than the time in which a supervisor waits for an interruption.
 _END_SECONDS = 20.0
 _NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
 
 
 def session_id(execution_id: str) -> str:
-    """The UUID of an execution's session."""
+    """Derive the UUID of an execution's session."""
     try:
         return str(uuid.UUID(execution_id))
     except ValueError:
@@ -49,7 +49,7 @@ def session_id(execution_id: str) -> str:
 
 
 def session_remote(remote: str, execution_id: str) -> str:
-    """The connection string of an execution's session."""
+    """Build the connection string of an execution's session."""
     head, parameters = _split(remote)
     parameters.setdefault("user_id", _USER)
     parameters["session_id"] = session_id(execution_id)
@@ -65,9 +65,9 @@ def _split(remote: str) -> tuple[str, dict[str, str]]:
 def open_session(
     remote: str, execution_id: str, *, artifacts: Callable[[], Artifacts] | None = None
 ) -> SparkSession:
-    """Connect as an execution; whoever opened it calls :func:`close_session`.
+    """Open the session of an execution; the caller must end it or close it.
 
-    ``artifacts`` is asked for what executors lack, unless the server shares our modules.
+    ``artifacts`` builds what executors lack; it is not called if the server shares our modules.
     """
     session = _connect(remote, execution_id)
     try:
@@ -81,11 +81,11 @@ def open_session(
 
 
 def close_session(session: Any) -> None:
-    """Close a session for good: whatever happens to the object later, happens without effect.
+    """Close a session, and make a second close of its client do nothing.
 
-    pyspark closes a client once more when its session is garbage-collected, in whatever thread
-    that happens to be, and there joins a pool of threads that all sessions share. Seen in a
-    thread that gRPC was just starting for that pool: each waited for the other, for ever.
+    pyspark closes the client again when the session is garbage-collected, in the thread that runs
+    the collection, and joins a thread pool that all sessions share. When gRPC was just starting
+    that thread for the pool, each waited for the other: a deadlock that was seen.
     """
     try:
         session.stop()
@@ -94,7 +94,7 @@ def close_session(session: Any) -> None:
 
 
 def end_session(session: Any) -> None:
-    """End what runs in a session, and the session, as well as that can be done; never raises."""
+    """End the operations of a session, then close it; never raises."""
     with suppress(Exception):
         end_operations(session, _END_SECONDS)
     with suppress(Exception):
@@ -102,7 +102,7 @@ def end_session(session: Any) -> None:
 
 
 def forget(session: Any) -> None:
-    """Leave nothing to do for the garbage collector."""
+    """Make the client's close, which garbage collection calls, do nothing."""
     session.client.close = _nothing
 
 
@@ -111,12 +111,12 @@ def _nothing() -> None:
 
 
 def _connect(remote: str, execution_id: str) -> Any:
-    """A client whose waiting is bounded; nothing is asked of the server yet."""
+    """Create a client with bounded retries; no request is sent yet."""
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
-    # As SparkSession.builder.remote() does it, which takes no options for the channel.
+    # What SparkSession.builder.remote() does; that one takes no options for the channel.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     channel = DefaultChannelBuilder(session_remote(remote, execution_id), list(_KEEP_ALIVE))
     session = SparkSession.builder.channelBuilder(channel).create()
@@ -132,15 +132,15 @@ def _ship(session: SparkSession, artifacts: Artifacts) -> None:
 
 
 def interrupt(remote: str, execution_id: str) -> int:
-    """End everything that runs in an execution's session, and the session; how much ran.
+    """End the operations of an execution's session and release it; return how many ran.
 
-    Nothing may be there any more, which is what was wanted.
+    A session that does not exist any more counts as ended.
     """
     from pyspark.errors.exceptions.connect import SparkConnectException
 
     session = _connect(remote, execution_id)
     try:
-        # In this order: the server stumbles over a session whose operations have not ended yet.
+        # In this order: the server may fail to release a session with running operations.
         ended = end_operations(session, _END_SECONDS)
         session.client.release_session()
     except SparkConnectException as error:

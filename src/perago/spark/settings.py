@@ -1,4 +1,4 @@
-"""From settings and the command line to the Spark a worker uses. Pure: nothing is started here."""
+"""Resolve which Spark a worker uses, from settings and the command line; nothing is started."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
 from perago.spark.delta import installed_delta, with_delta
 from perago.spark.session import SHARES_MODULES
+from perago.text import MASK
 
 CONF_PREFIX = "PERAGO_SPARK_CONF_"
-_MASK = "********"
-# What Spark itself hides in its own pages.
+# Keys like those that Spark redacts in its own pages.
 _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 _TOKEN = re.compile(r"(token=)[^;]+")
 _INSTEAD = {
     "spark.master": "--master or PERAGO_SPARK_MASTER",
     "spark.remote": "SPARK_REMOTE",
     "spark.connect.grpc.binding.address": "nothing: the server listens on loopback only",
-    "spark.connect.grpc.binding.port": "nothing: a free port is taken",
-    "spark.connect.authenticate.token": "nothing: a random one is made",
+    "spark.connect.grpc.binding.port": "nothing: Perago chooses a free port",
+    "spark.connect.authenticate.token": "nothing: Perago generates a random token",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What ``perago start`` was given, spelled as spark-submit spells it."""
+    """The Spark options of ``perago start``, named as those of spark-submit."""
 
     master: str | None = None
     conf: tuple[str, ...] = ()
@@ -46,35 +46,35 @@ class SparkOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSpark:
-    """Somebody else's Connect server."""
+    """An external Connect server: the worker neither starts nor stops it."""
 
     remote: SecretStr
-    # Nobody can say where its functions run.
+    # Unknown, so it must not be assumed.
     runs_here = False
 
     def described(self) -> dict[str, str]:
-        """For the log."""
-        return {"remote": _TOKEN.sub(rf"\g<1>{_MASK}", self.remote.get_secret_value())}
+        """Describe it for the log, with the token masked."""
+        return {"remote": _TOKEN.sub(rf"\g<1>{MASK}", self.remote.get_secret_value())}
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedSpark:
-    """A Connect server that the worker starts."""
+    """A managed Connect server: the worker starts it, keeps it and stops it."""
 
     connect: ConnectSettings
-    # What the user has set, without what Perago adds.
+    # The user's settings, without those that Perago adds.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def runs_here(self) -> bool:
-        """Whether its functions run on this machine, with this machine's folders."""
+        """Whether functions run on this machine, with this machine's folders."""
         return self.connect.is_local
 
     def described(self) -> dict[str, str]:
-        """For the log: what was resolved, with secrets masked."""
+        """Describe it for the log: the resolved settings, with secrets masked."""
         shown = {key: mask(key, value) for key, value in sorted(self.conf.items())}
-        gateway = self.connect.lakefs.gateway
-        return {"spark.master": self.connect.master, "s3_gateway": gateway, **shown}
+        s3_gateway = self.connect.lakefs.gateway
+        return {"spark.master": self.connect.master, "s3_gateway": s3_gateway, **shown}
 
 
 def resolve_spark(
@@ -83,13 +83,15 @@ def resolve_spark(
     options: SparkOptions,
     environment: Mapping[str, str],
 ) -> ExternalSpark | ManagedSpark:
-    """``SPARK_REMOTE`` wins; else the command line, then variables, then the properties file."""
+    """Choose external Spark if ``SPARK_REMOTE`` is set, else managed Spark with its settings.
+
+    For the settings the command line wins over variables, and variables over the properties file.
+    """
     if settings.spark_remote is not None:
         if options.given:
             raise ConfigurationError(
                 f"{', '.join(options.given)} cannot change the server that SPARK_REMOTE names",
-                hint="Unset SPARK_REMOTE to have the worker start its own Spark, or leave the "
-                "options out.",
+                hint="Unset SPARK_REMOTE to use managed Spark, or leave the options out.",
             )
         return ExternalSpark(settings.spark_remote)
     file = settings.spark_properties
@@ -100,11 +102,9 @@ def resolve_spark(
     }
     if options.packages:
         conf["spark.jars.packages"] = options.packages
-    problems = [
-        f"{key} is not for you to set; use {_INSTEAD[key]}" for key in conf if key in _INSTEAD
-    ]
+    problems = [f"{key} cannot be set; use {_INSTEAD[key]}" for key in conf if key in _INSTEAD]
     if problems:
-        raise ConfigurationError("\n".join(problems), hint="Remove what is named above.")
+        raise ConfigurationError("\n".join(problems), hint="Remove the settings named above.")
     conf = with_delta(conf, installed_delta())
     master = options.master or settings.spark_master
     connect = ConnectSettings("perago", lakefs, master, conf)
@@ -114,7 +114,7 @@ def resolve_spark(
 
 
 def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """``PERAGO_SPARK_CONF_spark__sql__shuffle__partitions=8``: two underscores are a dot."""
+    """Read ``PERAGO_SPARK_CONF_spark__sql__shuffle__partitions=8``: two underscores are a dot."""
     conf: dict[str, str] = {}
     wrong: list[str] = []
     for variable, value in environment.items():
@@ -135,7 +135,7 @@ def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def conf_of_options(items: Iterable[str]) -> dict[str, str]:
-    """``--conf spark.sql.shuffle.partitions=8``, as spark-submit takes it."""
+    """Read ``--conf spark.sql.shuffle.partitions=8``, as spark-submit does."""
     conf: dict[str, str] = {}
     for item in items:
         key, equals, value = item.partition("=")
@@ -150,5 +150,5 @@ def conf_of_options(items: Iterable[str]) -> dict[str, str]:
 
 
 def mask(key: str, value: str) -> str:
-    """A setting's value as it may be shown."""
-    return _MASK if _SECRET_KEY.search(key) else value
+    """Return a setting's value as it may be shown: masked if the key names a secret."""
+    return MASK if _SECRET_KEY.search(key) else value

@@ -1,1 +1,1 @@
-"""What a task author writes, and what Perago reads from it."""
+"""Define tasks: the decorator, specs, guardrails, TaskDefs with drift, and discovery."""

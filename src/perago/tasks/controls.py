@@ -1,7 +1,7 @@
-"""How Conductor is to treat a task: retries, timeouts, limits, and the publish budget.
+"""Describe how Conductor treats a task: retries, timeouts, limits, and the publish budget.
 
-Plain values. Nothing is checked when one is made: the ``@task`` decorator asks each for its
-``problems()``, so that everything wrong with a task is reported together.
+These are plain values, not checked on creation. The ``@task`` decorator calls ``problems()`` of
+each, so that all problems of a task are reported together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TimeoutAction = Literal["RETRY", "TIME_OUT_WF", "ALERT_ONLY"]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and when Conductor tries again."""
+    """How often and when Conductor retries a task."""
 
     count: int = 3
     delay_seconds: int = 60
@@ -33,7 +33,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutPolicy:
-    """How long things may take.
+    """The time limits of a task.
 
     ``response_seconds`` is the lease: a worker that is silent for that long loses the attempt.
     ``total_seconds`` counts from the start and cannot be extended (0: no limit).
@@ -63,7 +63,7 @@ class TimeoutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionLimits:
-    """How much of a task may run at once, over all workers (None: no limit)."""
+    """How many attempts may run at once and start per window, over all workers (None: no limit)."""
 
     concurrent: int | None = None
     rate: int | None = None
@@ -78,7 +78,7 @@ class ExecutionLimits:
 
 @dataclass(frozen=True, slots=True)
 class PublishBudget:
-    """The time that publication may take, from observation: a timing boundary, not a quota."""
+    """The time that publishing may take, from measurements; a time limit, not a quota."""
 
     observed_merge_p99_seconds: float
     safety_margin_seconds: float
@@ -89,7 +89,7 @@ class PublishBudget:
 
     @property
     def total_seconds(self) -> float:
-        """What ``responseTimeoutSeconds`` must at least cover."""
+        """The least value for ``responseTimeoutSeconds``."""
         return (
             self.lakefs_merge_timeout_seconds
             + self.conductor_completion_timeout_seconds
@@ -115,7 +115,7 @@ class PublishBudget:
 
 @dataclass(frozen=True, slots=True)
 class TaskControls:
-    """Everything about a task that is not its contract."""
+    """The controls of a task: everything that is not part of its contract."""
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: TimeoutPolicy = field(default_factory=TimeoutPolicy)
@@ -140,7 +140,7 @@ class TaskControls:
 
 
 def _is_seconds(value: object) -> bool:
-    """A number that a clock can count: neither negative nor infinite nor NaN."""
+    """Whether a value is a finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) and value >= 0

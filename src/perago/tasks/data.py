@@ -1,6 +1,6 @@
-"""Guardrails that look into the data of a Spark workspace; each runs as a Spark job.
+"""Check the data of a Spark workspace with guardrails; each runs as a Spark job.
 
-Written in Spark's own expressions as text, so that nothing here imports pyspark.
+Expressions are Spark SQL text, so that this module does not import pyspark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _DataCheck:
     format: str
 
     def check_data(self, workspace: SparkWorkspace) -> None:
-        """Raise ``GuardrailViolation`` if the data is not as it must be."""
+        """Raise ``GuardrailViolation`` if the data violates the guardrail."""
         raise NotImplementedError
 
     def problem(self) -> str | None:
@@ -38,7 +38,7 @@ class _DataCheck:
         return None
 
     def _load(self, workspace: SparkWorkspace) -> DataFrame:
-        """The data; what is not there is a violation and no error of Spark's."""
+        """Load the data; missing data is a ``GuardrailViolation``, not an error of Spark."""
         below = f"{self.path}/"
         if not any(it == self.path or it.startswith(below) for it in workspace.paths()):
             raise GuardrailViolation(f"required data is missing: {self.path}")
@@ -54,7 +54,7 @@ class _DataCheck:
 
 @dataclass(frozen=True, slots=True)
 class RequireSchema(_DataCheck):
-    """The columns and their types must be these."""
+    """Requires columns and their types."""
 
     schema: str
     allow_extra: bool = False
@@ -69,7 +69,7 @@ class RequireSchema(_DataCheck):
 
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
-        # Spark reads the DDL itself, so that every spelling of a type means the same.
+        # Spark parses the DDL, so that every spelling of a type is understood.
         wanted = _types(workspace.spark.createDataFrame([], self.schema))
         found = _types(frame)
         wrong = [
@@ -85,7 +85,7 @@ class RequireSchema(_DataCheck):
 
 @dataclass(frozen=True, slots=True)
 class RequireRows(_DataCheck):
-    """The number of rows must be in a range."""
+    """Requires a number of rows within a range."""
 
     least: int | None
     most: int | None
@@ -122,7 +122,7 @@ class _ColumnsCheck(_DataCheck):
 
 @dataclass(frozen=True, slots=True)
 class RequireNotNull(_ColumnsCheck):
-    """No row may be without a value in these columns."""
+    """Forbids nulls in columns."""
 
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
@@ -136,7 +136,7 @@ class RequireNotNull(_ColumnsCheck):
 
 @dataclass(frozen=True, slots=True)
 class RequireUnique(_ColumnsCheck):
-    """No two rows may agree in all of these columns; nulls agree with each other."""
+    """Requires unique values of columns together; nulls count as equal."""
 
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
@@ -157,13 +157,13 @@ def require_schema(
     path: str,
     schema: str | Mapping[str, str],
     *,
-    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
     allow_extra: bool = False,
 ) -> RequireSchema:
-    """The data at ``path`` must have these columns and types, in any order.
+    """Require the data at ``path`` to have these columns and types, in any order.
 
-    ``schema`` is Spark's DDL or a dict of names and types. Whether a column may be null is not
-    looked at: Parquet forgets it. With ``allow_extra`` other columns may be there too.
+    ``schema`` is Spark's DDL or a dict of names and types. Nullability is not compared, because
+    Parquet does not keep it. ``allow_extra`` permits other columns.
     """
     text: Any = schema
     if isinstance(schema, Mapping):
@@ -174,11 +174,11 @@ def require_schema(
 def require_rows(
     path: str,
     *,
-    min: int | None = None,  # noqa: A002  what it is
-    max: int | None = None,  # noqa: A002  what it is
-    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+    min: int | None = None,  # noqa: A002  the usual names of bounds
+    max: int | None = None,  # noqa: A002  the usual names of bounds
+    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
 ) -> RequireRows:
-    """The data at ``path`` must have at least ``min`` and at most ``max`` rows."""
+    """Require at least ``min`` and at most ``max`` rows in the data at ``path``."""
     return RequireRows(path, format, min, max)
 
 
@@ -186,9 +186,9 @@ def require_not_null(
     path: str,
     columns: str | Sequence[str],
     *,
-    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
 ) -> RequireNotNull:
-    """No row of the data at ``path`` may have a null in one of ``columns``."""
+    """Forbid nulls in ``columns`` of the data at ``path``."""
     return RequireNotNull(path, format, _as_columns(columns))
 
 
@@ -196,9 +196,9 @@ def require_unique(
     path: str,
     columns: str | Sequence[str],
     *,
-    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+    format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
 ) -> RequireUnique:
-    """No two rows of the data at ``path`` may agree in all of ``columns``."""
+    """Require the values of ``columns`` together to be unique in the data at ``path``."""
     return RequireUnique(path, format, _as_columns(columns))
 
 

@@ -1,4 +1,4 @@
-"""The ``@task`` decorator: checks a function, attaches a definition, returns it unchanged."""
+"""Define tasks with ``@task``, which checks a function and attaches its definition."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 Body = TypeVar("Body", bound=Callable[..., Any])
-# What a task works on: files in a folder, data through Spark, or nothing but its params.
-Kind = Literal["file", "spark", "plain"]
-_KINDS: dict[object, Kind] = {Path: "file", SparkWorkspace: "spark"}
+# What a task works on: files in a folder, data through Spark, or its params only.
+TaskKind = Literal["file", "spark", "plain"]
+_KINDS: dict[object, TaskKind] = {Path: "file", SparkWorkspace: "spark"}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct, and where; without a task, it concerns the whole module."""
+    """One problem and its place; without a task, it concerns the whole module."""
 
     file: str
     line: int
@@ -46,14 +46,14 @@ class Problem:
 
 
 def _shown(file: str) -> str:
-    """A path below the current folder the short way, as compilers show it."""
+    """Shorten a path below the current folder, like compilers do."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
-    """A task that can run."""
+    """A valid task: its function, models, specs and controls."""
 
     name: str
     owner_email: str
@@ -63,7 +63,7 @@ class TaskDefinition:
     params_model: type[BaseModel]
     result_model: type[BaseModel]
     function: Callable[..., Any]
-    kind: Kind
+    kind: TaskKind
 
 
 _collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=None)
@@ -71,7 +71,7 @@ _collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=N
 
 @contextmanager
 def collecting_problems() -> Iterator[list[Problem]]:
-    """Within the block, decorators note their problems instead of raising them."""
+    """Collect the problems of decorators within the block instead of raising them."""
     problems: list[Problem] = []
     token = _collected.set(problems)
     try:
@@ -92,8 +92,8 @@ def task(
 
     ``(workspace: Path, params: Model) -> Result`` works on files;
     ``(workspace: SparkWorkspace, params: Model) -> Result`` works on data through Spark;
-    ``(params: Model) -> Result`` needs no workspace. The function itself stays as it is and can
-    be called and tested as such.
+    ``(params: Model) -> Result`` needs no workspace. The function is returned unchanged, so it can
+    be called and tested directly. Raises ``DefinitionError`` with every problem.
     """
 
     def decorate(function: Body) -> Body:
@@ -129,20 +129,20 @@ def task(
 
 
 def definition_of(value: object) -> TaskDefinition | None:
-    """The definition attached to a task function."""
+    """Return the definition attached to a task function; None for other values."""
     found = getattr(value, _ATTRIBUTE, None)
     return found if isinstance(found, TaskDefinition) else None
 
 
 def problems_of(value: object) -> tuple[Problem, ...]:
-    """The problems noted when a function was decorated, if it did not become a task."""
+    """Return the problems for which a decorated function did not become a task."""
     found = getattr(value, _PROBLEMS, ())
     return found if isinstance(found, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
-    kind: Kind
+    kind: TaskKind
     params: type[BaseModel] | None
     result: type[BaseModel] | None
     problems: tuple[str, ...]
@@ -153,7 +153,7 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
         "write (workspace: Path, params: Model) -> Result, with SparkWorkspace in place of Path "
         "for a Spark task, or (params: Model) -> Result"
     )
-    if not inspect.isfunction(function) or _only_begins(function):
+    if not inspect.isfunction(function) or _returns_before_its_body_ends(function):
         return _Signature("plain", None, None, (f"a task must be a plain function: {wanted}",))
     try:
         hints = typing.get_type_hints(function)
@@ -164,7 +164,7 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
     problems: list[str] = []
     if not plain or len(parameters) not in {1, 2}:
         return _Signature("plain", None, None, (f"the parameters do not fit: {wanted}",))
-    kind: Kind = "plain"
+    kind: TaskKind = "plain"
     if len(parameters) == 2:
         workspace = hints.get(parameters[0].name)
         kind = _KINDS.get(workspace, "file")
@@ -187,8 +187,8 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
     )
 
 
-def _only_begins(function: Callable[..., Any]) -> bool:
-    """Calling it would return at once, with the body still to run."""
+def _returns_before_its_body_ends(function: Callable[..., Any]) -> bool:
+    """Whether a call returns before the body has run: a coroutine or a generator."""
     return (
         inspect.iscoroutinefunction(function)
         or inspect.isgeneratorfunction(function)
@@ -236,10 +236,10 @@ def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[st
 
 
 def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:
-    """A problem of a task, at the line where its decorators begin."""
+    """Build a problem of a task, at the line where its decorators begin."""
     plain = inspect.unwrap(function)
     code = getattr(getattr(plain, "__func__", plain), "__code__", None)
-    if code is None:  # a class, a partial: the decorator's own caller is the next best place
+    if code is None:  # a class or a partial has no line: use that of the decorator's caller
         return Problem(*_caller(), name, text)
     return Problem(code.co_filename, code.co_firstlineno, name, text)
 
@@ -257,6 +257,6 @@ def _report(function: Callable[..., Any], name: str, texts: list[str]) -> None:
     if collected is None:
         raise DefinitionError("\n".join(map(str, problems)))
     collected.extend(problems)
-    # A module is imported once; who looks at it again must find the same problems.
+    # A module is imported once; a second inspection must find the same problems.
     with suppress(AttributeError, TypeError):
         setattr(function, _PROBLEMS, tuple(problems))

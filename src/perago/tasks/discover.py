@@ -1,4 +1,4 @@
-"""Find the tasks of modules by name, with the current folder importable."""
+"""Find the tasks of modules by name; modules of the current folder can be imported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from perago.tasks.taskdef import contract_problems
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The tasks that can run, and everything to correct in the others."""
+    """The valid tasks, and the problems of the others."""
 
     tasks: list[TaskDefinition] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def load_tasks(targets: Sequence[str]) -> list[TaskDefinition]:
-    """The tasks named by ``MODULE`` or ``MODULE:task``, in order; raises with every problem."""
+    """Load the tasks named by ``MODULE`` or ``MODULE:task``, in order.
+
+    Raises one ``DefinitionError`` with every problem.
+    """
     inspection = inspect_targets(targets)
     if inspection.problems:
         raise DefinitionError("\n".join(map(str, inspection.problems)))
@@ -40,7 +43,7 @@ def load_tasks(targets: Sequence[str]) -> list[TaskDefinition]:
 
 
 def inspect_targets(targets: Sequence[str]) -> Inspection:
-    """Import every module once and gather its tasks; nothing that is wrong hides the rest."""
+    """Import every module once and collect its tasks and all problems."""
     modules: dict[str, Inspection] = {}
     chosen: dict[str, TaskDefinition] = {}
     problems: list[Problem] = []
@@ -59,7 +62,7 @@ def inspect_targets(targets: Sequence[str]) -> Inspection:
 
 
 def inspect_module(name: str) -> Inspection:
-    """The good tasks of one module and the problems of the others."""
+    """Import one module and collect its valid tasks and the problems of the others."""
     if problem := _name_problem(name):
         return Inspection(problems=[problem])
     with collecting_problems() as problems:
@@ -97,7 +100,7 @@ def _import(name: str, problems: list[Problem]) -> ModuleType | None:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        # What a module prints while it is imported is no part of a command's result.
+        # What a module prints on import must not mix with the result of the command.
         with redirect_stdout(sys.stderr):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -105,7 +108,7 @@ def _import(name: str, problems: list[Problem]) -> ModuleType | None:
     except SyntaxError as error:
         text = f"module {name!r} is not valid Python: {error.msg}"
         problems.append(Problem(error.filename or "", error.lineno or 0, "", text))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the module's own code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a module may raise anything
         problems.append(_broken_module(name, error))
     return None
 
@@ -128,7 +131,7 @@ def _broken_module(name: str, error: BaseException) -> Problem:
 
 
 def _last_line(error: BaseException) -> tuple[str, int]:
-    """Where the author's code was when it failed: not in the import system, nor in a library."""
+    """Find the last line of the author's code in a traceback, not one of a library."""
     frames = [
         (frame.filename, frame.lineno or 0)
         for frame in traceback.extract_tb(error.__traceback__)
@@ -160,4 +163,4 @@ def _nothing_found(
 def _same_name(second: TaskDefinition, first: TaskDefinition) -> Problem:
     other = problem_at(first.function, first.name, "")
     text = f"the name is taken by another task, {first.function.__qualname__} (line {other.line})"
-    return problem_at(second.function, second.name, text + ": give each its own")
+    return problem_at(second.function, second.name, text + ": give each task its own")

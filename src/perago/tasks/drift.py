@@ -1,6 +1,6 @@
-"""How a registered TaskDef differs from the one that the code defines. Pure.
+"""Compare a registered TaskDef with the one that the code defines. Pure.
 
-Only what we define is compared: Conductor adds times, owners and defaults of its own.
+Only the fields that the code defines are compared: Conductor adds times, owners and defaults.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any
 
 _CONTRACT = ("inputKeys", "outputKeys")
 _SCHEMAS = ("inputSchema", "outputSchema")
-# What Conductor shows for a limit that nobody set. Leaving a limit out means "no limit", so one
-# that is registered and not in the code is a difference too.
+# What Conductor returns for a limit that is not set. A limit that is not in the code means "no
+# limit", so one that is registered and not in the code is a difference.
 _UNSET: dict[str, Any] = {
     "concurrentExecLimit": 0,
     "rateLimitPerFrequency": 0,
     "rateLimitFrequencyInSeconds": 1,
 }
-# JSON Schema's words for people: changing one changes nothing that a workflow relies on.
+# Keywords of JSON Schema for people: no workflow relies on their values.
 _REMARKS = {"$comment", "title", "description", "examples", "deprecated"}
-# Below these, keys are names that somebody chose, not words of JSON Schema.
+# Below these, keys are names that the author chose, not keywords of JSON Schema.
 _NAMESPACES = {"properties", "patternProperties", "$defs", "dependentSchemas", "dependentRequired"}
 
 
-class Kind(StrEnum):
-    """What a difference means for a workflow that uses the task."""
+class DifferenceKind(StrEnum):
+    """Whether a difference can break a workflow that uses the task."""
 
     CONTRACT = "contract"
     TUNING = "tuning"
 
 
 class Absent:
-    """Stands for a value that is not there, where ``None`` is a value."""
+    """Marks a missing value, where ``None`` is a value."""
 
     def __repr__(self) -> str:
         return "(absent)"
@@ -44,72 +44,76 @@ ABSENT = Absent()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value, as it is registered and as the code defines it."""
+    """One value, as registered and as the code defines it."""
 
     path: str
     registered: Any
     defined: Any
-    kind: Kind
+    kind: DifferenceKind
 
 
 def compare_taskdefs(defined: dict[str, Any], registered: dict[str, Any]) -> list[Difference]:
-    """Every difference, in the order of the definition; empty when nothing would change."""
+    """List every difference, in the order of the definition; empty if nothing would change."""
     return list(_differences(defined, registered))
 
 
 def breaks_contract(differences: Sequence[Difference]) -> bool:
-    """Whether workflows written for one of the two may fail with the other."""
-    return any(difference.kind is Kind.CONTRACT for difference in differences)
+    """Whether a workflow written for one of the two TaskDefs may fail with the other."""
+    return any(difference.kind is DifferenceKind.CONTRACT for difference in differences)
 
 
 def updated_taskdef(defined: dict[str, Any], registered: dict[str, Any]) -> dict[str, Any]:
-    """What to register: our fields, with those that only Conductor or an operator set kept."""
+    """Build the TaskDef to register: the defined fields, and those that others have set."""
     kept = {key: value for key, value in registered.items() if key not in _UNSET}
     return {**kept, **defined}
 
 
 def _differences(defined: dict[str, Any], registered: dict[str, Any]) -> Iterator[Difference]:
     for key in [*defined, *(key for key in _UNSET if key not in defined)]:
-        ours = defined.get(key, _UNSET.get(key, ABSENT))
-        theirs = registered.get(key, ABSENT)
-        if key in _UNSET and theirs in (ABSENT, None):
-            theirs = _UNSET[key]
-        if key in _SCHEMAS and isinstance(theirs, dict):
-            yield from _schema_differences(key, ours, theirs)
-        elif not _same(ours, theirs):
+        wanted = defined.get(key, _UNSET.get(key, ABSENT))
+        found = registered.get(key, ABSENT)
+        if key in _UNSET and found in (ABSENT, None):
+            found = _UNSET[key]
+        if key in _SCHEMAS and isinstance(found, dict):
+            yield from _schema_differences(key, wanted, found)
+        elif not _same(wanted, found):
             contract = key in _CONTRACT or key in _SCHEMAS
-            yield Difference(key, theirs, ours, Kind.CONTRACT if contract else Kind.TUNING)
+            yield Difference(
+                key, found, wanted, DifferenceKind.CONTRACT if contract else DifferenceKind.TUNING
+            )
 
 
 def _schema_differences(
-    key: str, ours: dict[str, Any], theirs: dict[str, Any]
+    key: str, wanted: dict[str, Any], found: dict[str, Any]
 ) -> Iterator[Difference]:
-    for name, value in ours.items():
-        registered = theirs.get(name, ABSENT)
+    for name, value in wanted.items():
+        registered = found.get(name, ABSENT)
         if name == "data":
             yield from _walk(key, registered, value, names=False, remark=False)
         elif not _same(value, registered):
-            yield Difference(f"{key}({name})", registered, value, Kind.TUNING)
+            yield Difference(f"{key}({name})", registered, value, DifferenceKind.TUNING)
 
 
-def _walk(path: str, theirs: Any, ours: Any, *, names: bool, remark: bool) -> Iterator[Difference]:
-    """Differences of two JSON documents; ``names`` tells whether this level's keys are names."""
-    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
-        if not _same(ours, theirs):
-            yield Difference(path, theirs, ours, Kind.TUNING if remark else Kind.CONTRACT)
+def _walk(path: str, found: Any, wanted: Any, *, names: bool, remark: bool) -> Iterator[Difference]:
+    """Compare two JSON documents; ``names`` says whether the keys of this level are names."""
+    if not (isinstance(found, dict) and isinstance(wanted, dict)):
+        if not _same(wanted, found):
+            yield Difference(
+                path, found, wanted, DifferenceKind.TUNING if remark else DifferenceKind.CONTRACT
+            )
         return
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
+    for key in [*wanted, *(key for key in found if key not in wanted)]:
         yield from _walk(
             f"{path}.{key}",
-            theirs.get(key, ABSENT),
-            ours.get(key, ABSENT),
+            found.get(key, ABSENT),
+            wanted.get(key, ABSENT),
             names=not names and key in _NAMESPACES,
             remark=remark or (not names and key in _REMARKS),
         )
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1.0 is 1."""
+    """Whether two values are equal as JSON: true is not 1, and 1.0 is 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

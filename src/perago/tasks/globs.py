@@ -1,4 +1,4 @@
-"""The one glob dialect, for files on disk and for listings of objects alike.
+"""Match paths with one glob dialect, for files on disk and for listings of objects.
 
 ``*`` and ``?`` stay within a path segment, ``**`` as a whole segment spans any number of them,
 ``[abc]``, ``[a-z]`` and ``[!abc]`` match one character. Names that begin with a dot are ordinary.
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=256)
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """A regular expression that matches whole relative paths."""
+    """Compile a glob to a regular expression that matches whole relative paths."""
     segments = pattern.split("/")
     parts: list[str] = []
     for index, segment in enumerate(segments):
@@ -44,13 +44,13 @@ def _segment(segment: str) -> str:
 
 
 def _end_of_class(segment: str, start: int) -> int:
-    """Where the class closes. A ``]`` in the first place stands for itself; -1: never closed."""
+    """Find where the class closes, -1 if nowhere. A ``]`` in the first place is literal."""
     first = start + 1 if segment.startswith("!", start) else start
     return segment.find("]", first + 1)
 
 
 def _character_class(body: str) -> str:
-    """Escaped piece by piece: much of what is plain in a glob means something in an expression."""
+    """Escape each character: most that are literal in a glob have a meaning in an expression."""
     negated, rest = body.startswith("!"), body.removeprefix("!")
     out: list[str] = []
     index = 0
@@ -64,8 +64,8 @@ def _character_class(body: str) -> str:
     return f"(?!/)[{'^' if negated else ''}{''.join(out)}]"
 
 
-def path_problem(path: object) -> str | None:
-    """What is wrong with a relative path, or None."""
+def relative_path_problem(path: object) -> str | None:
+    """Explain what is wrong with a relative path; None if nothing is."""
     if not isinstance(path, str) or not path:
         return f"a path must be a non-empty string, not {path!r}"
     if any(segment in {"", ".", ".."} for segment in path.split("/")):
@@ -74,8 +74,8 @@ def path_problem(path: object) -> str | None:
 
 
 def glob_problem(pattern: object) -> str | None:
-    """What is wrong with a pattern, or None."""
-    if problem := path_problem(pattern):
+    """Explain what is wrong with a pattern; None if nothing is."""
+    if problem := relative_path_problem(pattern):
         return problem
     text = str(pattern)
     if any("**" in segment and segment != "**" for segment in text.split("/")):

@@ -1,9 +1,8 @@
-"""Guardrails: what must hold of a workspace before and after the body.
+"""Check a workspace with guardrails before and after the body.
 
-Built-in guardrails look at a listing of relative paths, so that they mean the same for a folder
-and for a LakeFS listing. Those of :mod:`perago.tasks.data` look into the data, with Spark. An
-author's own is any callable that takes the workspace and raises
-:class:`~perago.errors.GuardrailViolation`.
+Built-in guardrails check a list of relative paths, so that they mean the same for a folder and for
+a LakeFS listing. Those of :mod:`perago.tasks.data` check data with Spark. An author can write
+a callable that takes the workspace and raises :class:`~perago.errors.GuardrailViolation`.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from perago.errors import GuardrailViolation
-from perago.tasks.globs import compile_glob, glob_problem, path_problem
+from perago.tasks.globs import compile_glob, glob_problem, relative_path_problem
 from perago.tasks.spark import SparkWorkspace
 
 _SHOWN = 5
-# Where the functions are that make guardrails; none of them is one itself.
+# The modules of the functions that build guardrails; the functions are no guardrails.
 _FACTORIES = frozenset({__name__, "perago.tasks.data"})
 
 
 @runtime_checkable
 class ListingGuardrail(Protocol):
-    """A guardrail that needs the paths only."""
+    """A guardrail that checks paths only."""
 
     def check(self, paths: Sequence[str]) -> None: ...
     def problem(self) -> str | None: ...
@@ -34,7 +33,7 @@ class ListingGuardrail(Protocol):
 
 @runtime_checkable
 class DataGuardrail(Protocol):
-    """A guardrail that reads data, and so needs a Spark workspace."""
+    """A guardrail that reads data with Spark."""
 
     def check_data(self, workspace: SparkWorkspace) -> None: ...
     def problem(self) -> str | None: ...
@@ -45,7 +44,7 @@ Guardrail = ListingGuardrail | DataGuardrail | Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class RequireFile:
-    """The file must be there."""
+    """Requires a file."""
 
     path: str
 
@@ -59,7 +58,7 @@ class RequireFile:
 
 @dataclass(frozen=True, slots=True)
 class RequireDir:
-    """The folder must be there and hold at least one file: empty folders are never published."""
+    """Requires a folder with at least one file; empty folders are never published."""
 
     path: str
 
@@ -75,7 +74,7 @@ class RequireDir:
 
 @dataclass(frozen=True, slots=True)
 class CountGlob:
-    """Between ``min_count`` and ``max_count`` files must match."""
+    """Requires between ``min_count`` and ``max_count`` matching files."""
 
     pattern: str
     min_count: int = 1
@@ -113,8 +112,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _plain_problem(path: object) -> str | None:
-    """One path, taken literally: a star in it would never match anything."""
-    if problem := path_problem(path):
+    """Explain what is wrong with a literal path, in which a star would match nothing."""
+    if problem := relative_path_problem(path):
         return problem
     if "*" in str(path) or "?" in str(path):
         return f"{path!r} is a pattern: write require_glob({path!r})"
@@ -122,37 +121,37 @@ def _plain_problem(path: object) -> str | None:
 
 
 def require_file(path: str) -> RequireFile:
-    """The file at ``path`` must exist."""
+    """Require the file at ``path``."""
     return RequireFile(path)
 
 
 def require_dir(path: str) -> RequireDir:
-    """The folder at ``path`` must exist and hold at least one file."""
+    """Require the folder at ``path`` with at least one file."""
     return RequireDir(path)
 
 
 def require_glob(pattern: str, min_count: int = 1, max_count: int | None = None) -> CountGlob:
-    """Between ``min_count`` and ``max_count`` files must match ``pattern``."""
+    """Require between ``min_count`` and ``max_count`` files that match ``pattern``."""
     return CountGlob(pattern, min_count, max_count)
 
 
 def forbid_glob(pattern: str) -> CountGlob:
-    """No file may match ``pattern``."""
+    """Forbid files that match ``pattern``."""
     return CountGlob(pattern, 0, 0)
 
 
 def guardrail_problem(guardrail: object) -> str | None:
-    """What is wrong with one entry of ``pre`` or ``post``, or None."""
+    """Explain what is wrong with one entry of ``pre`` or ``post``; None if nothing is."""
     if getattr(guardrail, "__module__", "") in _FACTORIES and inspect.isfunction(guardrail):
-        # It is a callable that may take one argument, and would pass every workspace.
+        # As a callable with one argument, it would accept every workspace.
         name = guardrail.__name__
         return f"{name} needs its argument: write {name}('path')"
     if isinstance(guardrail, ListingGuardrail | DataGuardrail):
         return guardrail.problem()
     if not callable(guardrail):
         return (
-            f"{guardrail!r} is no guardrail; write require_file(…), require_glob(…) or a function "
-            "that takes the workspace"
+            f"{guardrail!r} is not a guardrail; write require_file(…), require_glob(…) or "
+            "a function that takes the workspace"
         )
     if inspect.iscoroutinefunction(guardrail) or not _takes_one_argument(guardrail):
         return f"{guardrail!r}: write a plain function that takes the workspace and nothing else"
@@ -164,13 +163,13 @@ def _takes_one_argument(guardrail: Callable[..., Any]) -> bool:
         inspect.signature(guardrail).bind(Path())
     except TypeError:
         return False
-    except ValueError:  # some callables written in C do not say what they take
+    except ValueError:  # some callables written in C have no signature
         return True
     return True
 
 
 def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
-    """Run guardrails on a local workspace; the first violation ends it."""
+    """Run guardrails on a local workspace; raises at the first violation."""
     paths: list[str] | None = None
     for guardrail in guardrails:
         if isinstance(guardrail, ListingGuardrail):
@@ -183,7 +182,7 @@ def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
 
 
 def check_spark(guardrails: Sequence[Guardrail], workspace: SparkWorkspace) -> None:
-    """Run guardrails on what a Spark workspace reads; the first violation ends it."""
+    """Run guardrails on what a Spark workspace reads; raises at the first violation."""
     for guardrail in guardrails:
         if isinstance(guardrail, ListingGuardrail):
             guardrail.check(workspace.paths())
@@ -202,5 +201,5 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be read must not pass for an empty one."""
+    """Raise for a folder that cannot be read, which must not count as empty."""
     raise error

@@ -1,4 +1,4 @@
-"""What the author of a Spark task gets in the place of a folder. Imports no pyspark."""
+"""Give the body of a Spark task its workspace. This module does not import pyspark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perago.tasks.globs import path_problem
+from perago.tasks.globs import relative_path_problem
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.dataframe import DataFrame
@@ -19,13 +19,14 @@ _SEPARATORS = re.compile(r"[/{},]")
 
 
 class SparkWorkspace:
-    """A versioned workspace that Spark reads and writes where it is.
+    """A versioned workspace that Spark reads and writes in place.
 
-    ``input()`` is the immutable commit the task starts from; ``output()`` is a branch of this
-    execution's own, published as one commit if everything holds. Both are folders to Spark.
+    ``input()`` is the immutable commit that the task starts from. ``output()`` is the staging
+    branch of this execution, which is published as one commit if the attempt succeeds. Spark
+    addresses both as folders.
 
     In a guardrail the workspace is the commit under check (the input before the body, the staged
-    commit after it), and has no output. In a unit test any two folders that Spark can reach do:
+    commit after it), without an output. A unit test can use any two folders that Spark can reach:
     ``SparkWorkspace(spark, "file:///tmp/in", "file:///tmp/out")``.
     """
 
@@ -49,11 +50,11 @@ class SparkWorkspace:
         return self._spark
 
     def input(self, path: str = "") -> str:
-        """Where ``path`` (a Hadoop glob is fine) is in the commit that the task reads."""
+        """Return the URI of ``path``, which may be a Hadoop glob, in the commit to read."""
         return _join(self._input, path)
 
     def output(self, path: str = "") -> str:
-        """Where ``path`` is on the branch that the task writes."""
+        """Return the URI of ``path`` on the branch to write."""
         if self._output is None:
             raise RuntimeError(
                 "this workspace has no output: a guardrail writes nothing, and neither does a "
@@ -65,11 +66,11 @@ class SparkWorkspace:
         self,
         path: str = "",
         *,
-        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
         schema: Any = None,
         **options: Any,
     ) -> DataFrame:
-        """A DataFrame of what is at ``input(path)``."""
+        """Load the data at ``input(path)`` as a DataFrame."""
         return self._spark.read.load(self.input(path), format=format, schema=schema, **options)
 
     def write(
@@ -77,20 +78,20 @@ class SparkWorkspace:
         frame: DataFrame,
         path: str,
         *,
-        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's own word
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
         mode: str = "overwrite",
         partition_by: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        """Write a DataFrame to ``output(path)``; what the input has there is replaced."""
+        """Write a DataFrame to ``output(path)``; by default, replace what the input has there."""
         target = self.output(path)
         writer = frame.write.format(format).mode(mode).options(**options)
         (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
 
     def paths(self) -> Sequence[str]:
-        """The relative paths of all objects in the commit that the task reads; listed once."""
+        """Return the relative paths of all objects in the commit to read; listed once."""
         if self._list_paths is None:
-            raise RuntimeError("this workspace was made without a listing: give it list_paths=")
+            raise RuntimeError("this workspace was created without list_paths=: pass it")
         if self._paths is None:
             self._paths = tuple(self._list_paths())
         return self._paths
@@ -105,8 +106,8 @@ def _join(root: str, path: str) -> str:
 
 
 def workspace_path_problem(path: object) -> str | None:
-    """Why ``path`` is no place inside a workspace, or None."""
-    if problem := path_problem(path):
+    """Explain why ``path`` is not valid inside a workspace; None if it is."""
+    if problem := relative_path_problem(path):
         return problem
     text = str(path)
     if ".." in _SEPARATORS.split(text) or _CONTROL.search(text):

@@ -1,4 +1,4 @@
-"""Which part of a repository a task sees, and what must hold of it."""
+"""Describe the part of a repository that a task works on, and its guardrails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def normalize_prefix(prefix: str) -> str:
-    """One slash at either end is a matter of taste."""
+    """Remove one slash at either end."""
     return prefix.removeprefix("/").removesuffix("/")
 
 
@@ -20,8 +20,8 @@ def normalize_prefix(prefix: str) -> str:
 class WorkspaceSpec:
     """The projection a task works on.
 
-    ``prefix`` is a folder of the repository (``/``: all of it); the task sees the objects below
-    it, by paths relative to it. With ``read_only`` nothing is ever published.
+    ``prefix`` is a folder of the repository (``/``: the whole repository); the task gets the
+    objects below it, by paths relative to it. A ``read_only`` task never publishes.
     """
 
     prefix: str = "/"
@@ -35,7 +35,7 @@ class WorkspaceSpec:
         return normalize_prefix(self.prefix)
 
     def problems(self) -> Iterator[str]:
-        """Everything wrong with this spec, each with what to write instead."""
+        """Yield every problem of this spec, with what to write instead."""
         yield from _prefix_problems(self.prefix)
         read_only: object = self.read_only
         if not isinstance(read_only, bool):
@@ -44,7 +44,7 @@ class WorkspaceSpec:
             yield from _guardrail_problems(side, getattr(self, side))
 
     def file_problems(self) -> Iterator[str]:
-        """What is wrong with this spec on a file task: a folder has no Spark session to ask."""
+        """Yield the problems of this spec on a file task, which has no Spark session."""
         for side in ("pre", "post"):
             guardrails = getattr(self, side)
             for guardrail in guardrails if isinstance(guardrails, Sequence) else ():
@@ -52,7 +52,7 @@ class WorkspaceSpec:
                     yield (
                         f"WorkspaceSpec.{side}: {guardrail!r} reads data with Spark, and this is "
                         "a file task: write (workspace: SparkWorkspace, …), or check the files in "
-                        "a function of your own"
+                        "a function"
                     )
 
 

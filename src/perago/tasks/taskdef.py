@@ -1,4 +1,4 @@
-"""The Conductor TaskDef of a task: a plain dict, in a stable order."""
+"""Build the Conductor TaskDef of a task: a plain dict, in a stable order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORKSPACE_SCHEMA: dict[str, Any] = {
 
 
 def build_taskdef(definition: TaskDefinition) -> dict[str, Any]:
-    """What ``perago extract`` prints and ``perago register`` sends."""
+    """Build the TaskDef that ``perago extract`` prints and ``perago register`` sends."""
     retry, timeout = definition.controls.retry, definition.controls.timeout
     limits = definition.controls.limits
     with_workspace = definition.workspace is not None
@@ -57,7 +57,7 @@ def build_taskdef(definition: TaskDefinition) -> dict[str, Any]:
 
 
 def taskdef_warnings(definition: TaskDefinition) -> list[str]:
-    """What is allowed but likely to hurt."""
+    """Warn about a TaskDef that is valid but likely to fail."""
     budget, timeout = definition.controls.publish_budget, definition.controls.timeout
     if budget is not None and timeout.response_seconds < budget.total_seconds:
         return [
@@ -69,9 +69,10 @@ def taskdef_warnings(definition: TaskDefinition) -> list[str]:
 
 
 def contract_problems(definition: TaskDefinition) -> list[str]:
-    """Why the models of a task cannot be written as JSON Schema.
+    """Explain why the models of a task have no JSON Schema.
 
-    Asked once the module is imported: at decoration a model may still wait for a class below it.
+    To be called after the import of the module: at decoration, a model may refer to a class that is
+    defined further down.
     """
     problems: list[str] = []
     for key, side, model in (
@@ -93,14 +94,14 @@ def contract_problems(definition: TaskDefinition) -> list[str]:
 
 
 class _StableSchema(GenerateJsonSchema):
-    """A set has another order in every process; its default must not."""
+    """Writes the defaults of sets in the same order in every process."""
 
     def encode_default(self, dft: Any) -> Any:
         return _with_sorted_sets(dft, super().encode_default(dft))
 
 
 def _with_sorted_sets(value: Any, encoded: Any) -> Any:
-    """Walks a default beside its JSON, where a set looks like any other list."""
+    """Sort the sets of a default in its JSON, where a set is a list like any other."""
     if isinstance(value, set | frozenset) and isinstance(encoded, list):
         return sorted(encoded, key=repr)
     if isinstance(value, BaseModel) and isinstance(encoded, dict):
@@ -120,7 +121,7 @@ def _model_schema(model: type[BaseModel], side: str) -> dict[str, Any]:
 
 
 def _takes_objects(schema: dict[str, Any]) -> bool:
-    """A model of the root kind may stand for a list or a number; params are always an object."""
+    """Whether a model takes a JSON object; a root model may take a list or a number."""
     reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     root = schema.get("$defs", {}).get(reference, schema)
     return bool(root.get("type", "object") == "object")
@@ -129,9 +130,9 @@ def _takes_objects(schema: dict[str, Any]) -> bool:
 def _schema(
     definition: TaskDefinition, side: str, key: str, model: type[BaseModel]
 ) -> dict[str, Any]:
-    """A JSON Schema of one side of the contract.
+    """Build the JSON Schema of one side of the contract.
 
-    The model's ``$defs`` move to the top, because its references begin at the document's root.
+    The model's ``$defs`` move to the top, because references start at the document's root.
     """
     schema = _model_schema(model, side)
     defs = schema.pop("$defs", {})

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to go on."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """Implements the protocol's ``Clock``. Sleeping is moving the clock; nothing ever waits.
+    """Implements the protocol's ``Clock``. Sleeping moves the clock and never waits.
 
-    Actions planned with :meth:`call_later` run when the clock passes their time, in order: this
-    is how a simulation lets something happen "meanwhile".
+    Actions planned with :meth:`call_later` run when the clock passes their time, in order. With
+    them a simulation lets something happen while a call sleeps.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class ManualClock:
 
     @property
     def milliseconds(self) -> int:
-        """The wall clock, as servers stamp it."""
+        """The wall clock in milliseconds, as servers record it."""
         return int(_START.timestamp() * 1000) + round(self._now * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Move on, running what was planned for the time that passes."""
+        """Move the clock, and run the actions that were planned for the time that passes."""
         end = self._now + max(seconds, 0.0)
         while self._planned and self._planned[0][0] <= end:
             at, _, action = heapq.heappop(self._planned)
@@ -47,5 +47,5 @@ class ManualClock:
         self._now = max(self._now, end)
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Plan an action for when the clock has moved on by ``seconds``."""
+        """Plan an action for ``seconds`` from now."""
         heapq.heappush(self._planned, (self._now + seconds, next(self._order), action))

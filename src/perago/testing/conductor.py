@@ -1,13 +1,13 @@
-"""Conductor in memory, as far as workers meet it: queue, claims, leases, retries, operators.
+"""Conductor in memory, as workers use it: queue, claims, leases, retries, operators' actions.
 
-Workflows have one task. It does what Conductor 3.32 was seen to do, also where that is blind:
-an update checks no claim. ``tests/contract`` runs the same cases against both.
+Workflows have one task. It behaves as Conductor 3.32 does, which checks no claim on an update;
+``tests/contract`` runs the same cases against both.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perago.errors import ConflictError, NotFoundError
@@ -16,14 +16,52 @@ from perago.protocol.outcome import Completed, Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.testing.clock import ManualClock
 from perago.testing.faults import Faults
-from perago.testing.workflows import Task, TaskSettings, Workflow
 
 _RETRIED = frozenset({"FAILED", "TIMED_OUT"})
 _OPEN = frozenset({"SCHEDULED", "IN_PROGRESS"})
 
 
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """The retries and leases of a TaskDef."""
+
+    task_type: str
+    retry_count: int = 3
+    retry_delay_seconds: float = 0.0
+    response_timeout_seconds: float = 60.0
+
+
+@dataclass(slots=True)
+class Task:
+    """One attempt, as Conductor stores it."""
+
+    attempt: Attempt
+    status: str = "SCHEDULED"
+    worker_id: str | None = None
+    updated_at: float = 0.0
+    available_at: float = 0.0
+    queued: bool = True
+    output: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    logs: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Workflow:
+    """A workflow instance of one task: its attempts, oldest first."""
+
+    id: str
+    settings: TaskSettings
+    payload: dict[str, Any]
+    reference_name: str
+    iteration: int
+    status: str = "RUNNING"
+    ended_before: bool = False
+    tasks: list[Task] = field(default_factory=list)
+
+
 class InMemoryConductor:
-    """Implements ``Attempts``, and what a worker and an operator ask of Conductor besides."""
+    """Implements ``Attempts``, and the other calls of workers and operators."""
 
     def __init__(self, clock: ManualClock, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
@@ -37,7 +75,7 @@ class InMemoryConductor:
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None:
-        """Deliver the longest waiting task of a type; the token becomes its claim."""
+        """Deliver the longest waiting task of a type, or None; the token becomes its claim."""
         return self.faults.run("attempts.poll", lambda: self._poll(task_type, token))
 
     def read(self, task_id: str) -> AttemptSnapshot:
@@ -52,7 +90,7 @@ class InMemoryConductor:
         return self.faults.run("attempts.has_ended_before", do)
 
     def renew(self, claim: Claim) -> None:
-        """Extend a lease. Looks at no claim, and is no error on a finished task."""
+        """Extend a lease. The claim is not checked, and a finished task is no error."""
 
         def do() -> None:
             _, task = self._find(claim.attempt.task_id)
@@ -62,7 +100,7 @@ class InMemoryConductor:
         self.faults.run("attempts.renew", do)
 
     def complete(self, claim: Claim, outcome: Outcome, logs: list[str]) -> None:
-        """Post an outcome, whoever holds the task; ignored on a finished one."""
+        """Post an outcome. The claim is not checked, and a finished task ignores it."""
 
         def do() -> None:
             workflow, task = self._find(claim.attempt.task_id)
@@ -79,7 +117,7 @@ class InMemoryConductor:
         self.faults.run("attempts.complete", do)
 
     def hand_back(self, claim: Claim) -> None:
-        """A plain IN_PROGRESS update: the task goes back into the queue, no retry is burnt."""
+        """Put the task back into the queue, as an IN_PROGRESS update does; it uses up no retry."""
 
         def do() -> None:
             _, task = self._find(claim.attempt.task_id)
@@ -98,7 +136,7 @@ class InMemoryConductor:
         reference_name: str = "step",
         iteration: int = 0,
     ) -> str:
-        """Start a workflow; its id."""
+        """Start a workflow; return its id."""
         workflow_id = f"workflow-{next(self._numbers)}"
         workflow = Workflow(workflow_id, settings, payload, reference_name, iteration)
         self._workflows[workflow_id] = workflow
@@ -106,19 +144,19 @@ class InMemoryConductor:
         return workflow_id
 
     def workflow(self, workflow_id: str) -> Workflow:
-        """A workflow with all its attempts, to look at."""
+        """Return a workflow with all its attempts, to inspect."""
         return self._workflows[workflow_id]
 
     def retry(self, workflow_id: str) -> None:
-        """Retry the last task of a workflow that ended badly."""
+        """Retry the last task of a workflow that failed."""
         workflow = self._resume(workflow_id, "retry")
         last = workflow.tasks[-1]
         self._schedule(workflow, last.attempt.retry_count + 1, retried=last.attempt.task_id)
 
     def rerun(self, workflow_id: str, task_id: str) -> None:
-        """Start again from a task: it keeps its id, later ones are gone.
+        """Start again from a task: it keeps its id, and later tasks are removed.
 
-        The worker id of its last claim stays on it until somebody polls it.
+        The task keeps the worker id of its last claim until the next poll.
         """
         workflow = self._resume(workflow_id, "rerun")
         _, task = self._find(task_id)
@@ -135,13 +173,14 @@ class InMemoryConductor:
         self._schedule(workflow, retry_count=0, retried=None)
 
     def requeue(self, task_type: str) -> None:
-        """Put every task in progress into the queue again, as it is."""
+        """Put every task in progress into the queue again, unchanged."""
         for workflow in self._workflows.values():
             for task in workflow.tasks:
                 if workflow.settings.task_type == task_type and task.status == "IN_PROGRESS":
                     task.queued = True
 
     def terminate(self, workflow_id: str) -> None:
+        """Terminate a workflow and cancel its open tasks."""
         workflow = self._workflows[workflow_id]
         workflow.status = "TERMINATED"
         for task in workflow.tasks:
@@ -149,7 +188,7 @@ class InMemoryConductor:
                 task.status, task.queued = "CANCELED", False
 
     def decide(self, workflow_id: str) -> None:
-        """Look for leases that ran out. Conductor does so now and then, not at once."""
+        """Time out an expired lease. Conductor does this periodically, not at once."""
         workflow = self._workflows[workflow_id]
         task = workflow.tasks[-1]
         expires = task.updated_at + workflow.settings.response_timeout_seconds
@@ -212,7 +251,7 @@ class InMemoryConductor:
         workflow.tasks.append(task)
 
     def _next_ms(self) -> int:
-        """Never the same twice: between two schedulings a real server's clock has moved on."""
+        """Return the time of a scheduling, always later than the one before."""
         self._last_ms = max(self._clock.milliseconds, self._last_ms + 1)
         return self._last_ms
 

@@ -1,21 +1,21 @@
-"""LakeFS in memory: the protocol's ``Lake``, and on the same data the transfer's store.
+"""LakeFS in memory: the protocol's ``Lake``, and the transfer's object store on the same data.
 
-It does what LakeFS 1.84 was seen to do; ``tests/contract`` runs the same cases against both.
+It behaves as LakeFS 1.84 does; ``tests/contract`` runs the same cases against both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import RLock
 
-from perago.errors import BackendRefusedError, ConflictError, NotFoundError
+from perago.errors import BackendRefusedError, ConflictError, NotFoundError, PreconditionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.record import EXPECTED_HEAD
-from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
-from perago.testing.faults import Faults
+from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
+from perago.testing.faults import BranchUpdate, Faults
 from perago.testing.objects import InMemoryObjects
 from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, StoredObject, merge_trees
-
-_ACTIONS = "_lakefs_actions/"
 
 
 class InMemoryLake:
@@ -25,21 +25,21 @@ class InMemoryLake:
         self.faults = faults or Faults()
         self.actions_enabled = actions_enabled
         self._repositories: dict[str, Repository] = {}
-        # Only the race tests and the transfer engine come from several threads.
+        # Only the race tests and the transfer engine call from several threads.
         self._lock = RLock()
         self.objects = InMemoryObjects(self.repository, self.faults, self._lock)
 
-    # What a person or another tool does: no port call, so no fault.
+    # For tests, as a person or another tool: no port call, so no fault.
 
     def create_repository(self, name: str) -> Commit:
-        """Make a repository with a branch ``main``; its first commit, which is empty."""
+        """Create a repository with a branch ``main``; return its first commit, which is empty."""
         if name in self._repositories:
             raise ConflictError(f"repository {name!r} already exists")
         made = self._repositories[name] = Repository(name)
         return made.commit(made.branch(DEFAULT_BRANCH).head)
 
     def repository(self, name: str) -> Repository:
-        """The state itself, to look at or to arrange."""
+        """Return the state of a repository, to inspect or to change."""
         try:
             return self._repositories[name]
         except KeyError:
@@ -52,7 +52,7 @@ class InMemoryLake:
         changes: dict[str, bytes | None],
         metadata: dict[str, str] | None = None,
     ) -> Commit:
-        """Write objects (None deletes) on a branch and commit them, as somebody else would."""
+        """Write objects (None deletes) on a branch and commit them, as another tool would."""
         repo = self.repository(repository)
         with self._lock:
             target = repo.branch(branch)
@@ -61,7 +61,7 @@ class InMemoryLake:
             return self._commit(repo, branch, metadata or {})
 
     def contents(self, repository: str, ref: str) -> dict[str, bytes]:
-        """Every object that a reader of ``ref`` sees."""
+        """Return the content of every object that is visible at ``ref``, by key."""
         visible = self.repository(repository).visible(ref)
         return {key: item.content for key, item in sorted(visible.items())}
 
@@ -91,7 +91,7 @@ class InMemoryLake:
                 return False
             trees = (repo.tree(commit.id), repo.tree(commit.first_parent))
             after, before = (
-                {key: item for key, item in tree.items() if key.startswith(_ACTIONS)}
+                {key: item for key, item in tree.items() if key.startswith(ACTIONS_FOLDER)}
                 for tree in trees
             )
             return after != before
@@ -138,22 +138,68 @@ class InMemoryLake:
         metadata: dict[str, str],
         timeout: float,
     ) -> str:
-        def do() -> str:
+        def resolve() -> Callable[[], str]:
             with self._lock:
                 repo = self.repository(staged.repository)
-                return self._merge(repo, staged.commit, repo.branch(target), target, metadata)
+                source, head = repo.branch(staged.branch).head, repo.branch(target).head
 
-        return self.faults.run("lake.merge", do)
+            def write() -> str:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        return resolve()()
+                    return self._merge(repo, source, repo.branch(target), target, metadata)
 
-    def relocate(self, repository: str, branch: str, commit_id: str, *, timeout: float) -> None:
-        def do() -> None:
+            return write
+
+        return self.faults.run("lake.merge", BranchUpdate(resolve))
+
+    def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
+        def resolve() -> Callable[[], None]:
             with self._lock:
-                repo = self.repository(repository)
-                repo.refuse_protected(branch)
-                # Uncommitted changes stay, on top of wherever the branch is now.
-                repo.branch(branch).head = repo.resolve(commit_id)
+                repo = self.repository(licence.repository)
+                repo.refuse_protected(target)
+                source, head = repo.branch(licence.branch).head, repo.branch(target).head
 
-        self.faults.run("lake.relocate", do)
+            def write() -> None:
+                with self._lock:
+                    if repo.branch(target).head != head:
+                        resolve()()
+                        return
+                    # Uncommitted changes stay, on top of wherever the branch is now.
+                    repo.branch(target).head = source
+
+            return write
+
+        self.faults.run("lake.relocate", BranchUpdate(resolve))
+
+    def list_branches(self, repository: str, prefix: str) -> list[BranchHead]:
+        def do() -> list[BranchHead]:
+            with self._lock:
+                branches = self.repository(repository).branches
+                return [
+                    BranchHead(name, branches[name].head)
+                    for name in sorted(branches)
+                    if name.startswith(prefix)
+                ]
+
+        return self.faults.run("lake.list_branches", do)
+
+    def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
+        def do() -> list[BranchHead]:
+            with self._lock:
+                tags = self.repository(repository).tags
+                return [
+                    BranchHead(name, tags[name]) for name in sorted(tags) if name.startswith(prefix)
+                ]
+
+        return self.faults.run("lake.list_tags", do)
+
+    def is_same(self, repository: str, one: str, other: str) -> bool:
+        def do() -> bool:
+            repo = self.repository(repository)
+            return repo.tree(repo.resolve(one)) == repo.tree(repo.resolve(other))
+
+        return self.faults.run("lake.is_same", do)
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
         def do() -> None:
@@ -179,7 +225,7 @@ class InMemoryLake:
     def _merge(
         self, repo: Repository, source: str, branch: Branch, name: str, metadata: dict[str, str]
     ) -> str:
-        """Squash: one commit on the target's HEAD, wherever that is by now."""
+        """Squash-merge: make one commit on the target's current HEAD."""
         if repo.is_dirty(name):
             raise BackendRefusedError("uncommitted changes (dirty branch)")
         source = repo.resolve(source)
@@ -195,9 +241,9 @@ class InMemoryLake:
         return made.id
 
     def _run_hook(self, repo: Repository, source: str, head: str, metadata: dict[str, str]) -> None:
-        """The hard fence's pre-merge hook; actions are read from the source commit."""
+        """Run the hard fence's pre-merge hook; actions are read from the source commit."""
         if not self.actions_enabled or ACTION_PATH not in repo.tree(source):
             return
         expected = metadata.get(EXPECTED_HEAD)
         if expected is not None and expected != head:
-            raise BackendRefusedError(f"perago fence: expected {expected}, found {head}")
+            raise PreconditionError(f"perago fence: expected {expected}, found {head}")

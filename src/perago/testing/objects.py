@@ -14,7 +14,7 @@ from perago.testing.faults import Faults
 from perago.testing.repository import Repository, StoredObject, Tree
 from perago.transfer.inventory import RemoteObject
 
-_MOST_DELETES = 1000
+_MAX_DELETES = 1000
 
 
 class InMemoryObjects:
@@ -35,9 +35,7 @@ class InMemoryObjects:
             with self._lock:
                 visible = self._repository(repository).visible(ref)
             return [
-                RemoteObject(
-                    key, len(item.content), item.checksum, item.content_type, dict(item.metadata)
-                )
+                RemoteObject(key, len(item.content), item.content_type, dict(item.metadata))
                 for key, item in sorted(visible.items(), key=lambda pair: pair[0].encode())
                 if key.startswith(prefix)
             ]
@@ -95,7 +93,7 @@ class InMemoryObjects:
         self.put(repository, branch, key, item)
 
     def put(self, repository: str, branch: str, key: str, item: StoredObject) -> None:
-        """``write`` without a file: the same call as far as faults are concerned."""
+        """Write an object without a file; for faults this is the call ``objects.write``."""
 
         def do() -> None:
             with self._lock:
@@ -108,12 +106,12 @@ class InMemoryObjects:
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         def do() -> None:
-            if len(keys) > _MOST_DELETES:
-                raise BackendRefusedError(f"{len(keys)} keys: at most {_MOST_DELETES} a call")
+            if len(keys) > _MAX_DELETES:
+                raise BackendRefusedError(f"{len(keys)} keys: at most {_MAX_DELETES} a call")
             with self._lock:
                 repo = self._repository(repository)
                 if branch not in repo.branches:
-                    return  # LakeFS answers 200 here: nothing is there, so nothing to delete
+                    return  # LakeFS answers 200: a missing branch has nothing to delete
                 repo.refuse_protected(branch)
                 for key in keys:
                     repo.branches[branch].uncommitted[key] = None

@@ -8,6 +8,7 @@ import itertools
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from perago.errors import (
     BackendDeniedError,
@@ -21,19 +22,17 @@ from perago.transfer.inventory import DEFAULT_CONTENT_TYPE
 _BRANCH_ID = re.compile(r"[0-9A-Za-z_][-0-9A-Za-z_]*")
 _SHORTEST_ABBREVIATION = 6
 DEFAULT_BRANCH = "main"
+_COMMITTER = "admin"
+_CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One object. Two objects are the same to diff and merge when all of this is the same."""
+    """One object. For diff and merge two objects are equal when all fields are."""
 
     content: bytes
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.md5(self.content, usedforsecurity=False).hexdigest()
 
 
 Tree = dict[str, StoredObject]
@@ -41,14 +40,14 @@ Tree = dict[str, StoredObject]
 
 @dataclass(slots=True)
 class Branch:
-    """A commit and what was written since; None stands for a deletion."""
+    """A commit, and the writes since then; None is a deletion."""
 
     head: str
     uncommitted: dict[str, StoredObject | None] = field(default_factory=dict)
 
 
 class Repository:
-    """The state of one repository and the rules that LakeFS keeps about it."""
+    """The state of one repository, with the rules of LakeFS."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +66,7 @@ class Repository:
             raise NotFoundError(f"branch {name!r} not found") from None
 
     def commit(self, commit_id: str) -> Commit:
-        """By its full id only."""
+        """Return a commit by its full id; raises ``NotFoundError``."""
         try:
             return self._commits[commit_id][0]
         except KeyError:
@@ -77,14 +76,27 @@ class Repository:
         self.commit(commit_id)
         return self._commits[commit_id][1]
 
-    def add_commit(self, parents: tuple[str, ...], tree: Tree, metadata: dict[str, str]) -> Commit:
+    def add_commit(
+        self,
+        parents: tuple[str, ...],
+        tree: Tree,
+        metadata: dict[str, str],
+        message: str = "a commit",
+    ) -> Commit:
         text = f"{self.name}/{next(self._numbers)}/{parents}/{sorted(tree)}/{sorted(metadata)}"
-        commit = Commit(hashlib.sha256(text.encode()).hexdigest(), parents, dict(metadata))
+        commit = Commit(
+            hashlib.sha256(text.encode()).hexdigest(),
+            parents,
+            dict(metadata),
+            committer=_COMMITTER,
+            message=message,
+            created=_CREATED,
+        )
         self._commits[commit.id] = (commit, dict(tree))
         return commit
 
     def resolve(self, ref: str) -> str:
-        """The commit id that a branch, a tag, a commit id or its beginning stands for."""
+        """Return the commit id of a branch, a tag, a commit id or its abbreviation."""
         if ref in self.branches:
             return self.branches[ref].head
         if ref in self.tags:
@@ -98,7 +110,7 @@ class Repository:
         raise NotFoundError(f"reference {ref!r} not found")
 
     def visible(self, ref: str) -> Tree:
-        """What a reader of ``ref`` sees: on a branch, uncommitted changes too."""
+        """Return the objects that are visible at ``ref``: on a branch, uncommitted changes too."""
         tree = dict(self.tree(self.resolve(ref)))
         if ref in self.branches:
             for key, item in self.branches[ref].uncommitted.items():
@@ -109,7 +121,7 @@ class Repository:
         return tree
 
     def is_dirty(self, name: str) -> bool:
-        """Writing what is already there, or deleting what is not, changes nothing."""
+        """Return whether a branch differs from its head; equal objects are no difference."""
         return self.visible(name) != self.tree(self.branch(name).head)
 
     def create_branch(self, name: str, source: str) -> None:
@@ -125,7 +137,7 @@ class Repository:
             raise BackendDeniedError(f"{name!r} is a protected branch")
 
     def merge_base(self, one: str, other: str) -> str:
-        """The nearest common ancestor."""
+        """Return the nearest common ancestor of two commits."""
         ancestors = set(self._ancestors(one))
         for commit_id in self._ancestors(other):
             if commit_id in ancestors:
@@ -133,7 +145,7 @@ class Repository:
         raise BackendRefusedError("no common ancestor")  # pragma: no cover - one root each
 
     def _ancestors(self, start: str) -> list[str]:
-        """Breadth first, the commit itself included."""
+        """Return the ancestors of a commit, breadth first, the commit included."""
         order: list[str] = []
         waiting = deque([start])
         while waiting:
@@ -145,7 +157,7 @@ class Repository:
 
 
 def merge_trees(base: Tree, source: Tree, target: Tree) -> Tree:
-    """Three ways: each side's own changes; a key that both changed differently is a conflict."""
+    """Merge three ways; a key that both sides changed differently is a ``ConflictError``."""
     merged: Tree = {}
     for key in sorted({*base, *source, *target}):
         before, theirs, ours = base.get(key), source.get(key), target.get(key)

@@ -1,4 +1,4 @@
-"""Spark without Spark: a body writes objects to its staging branch, now or "still running"."""
+"""Spark in memory: a body writes objects to its staging branch, at once or in operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Operation = Callable[[], None]
 
 @dataclass
 class InMemorySparkWorkspace:
-    """What a body and its guardrails get. Paths are relative to the prefix."""
+    """The workspace of a body and its guardrails. Paths are relative to the prefix."""
 
     lake: InMemoryLake
     repository: str
@@ -28,7 +28,7 @@ class InMemorySparkWorkspace:
     running: list[Operation] = field(repr=False)
 
     def files(self) -> dict[str, bytes]:
-        """Every file at the commit that is read."""
+        """Return the content of every file at the input commit, by path."""
         objects = self.lake.objects
         listing = objects.list(self.repository, self.ref, listing_prefix(self.prefix))
         return {
@@ -40,7 +40,7 @@ class InMemorySparkWorkspace:
         self.write_key(listing_prefix(self.prefix) + path, content)
 
     def write_key(self, key: str, content: bytes = b"") -> None:
-        """Write anywhere on the branch, as nothing keeps a Spark job from doing."""
+        """Write anywhere on the branch, also outside the prefix, as a Spark job can."""
         staging = self._writable()
         self.lake.objects.put(staging.repository, staging.branch, key, StoredObject(content))
 
@@ -50,7 +50,7 @@ class InMemorySparkWorkspace:
         self.lake.objects.delete(staging.repository, staging.branch, [key])
 
     def leave_running(self, operation: Operation) -> None:
-        """Start something that ends only when somebody finishes or interrupts it."""
+        """Start an operation that runs until it is finished or interrupted."""
         self.running.append(operation)
 
     def _writable(self) -> StagingBranch:
@@ -60,13 +60,13 @@ class InMemorySparkWorkspace:
 
 
 @dataclass
-class InMemorySparkSession:
-    """Implements ``SparkSession``."""
+class InMemorySparkExecution:
+    """Implements ``SparkExecution``."""
 
     lake: InMemoryLake
     input: WorkspaceInput
     prefix: str
-    # Operations that the body started and nobody awaited.
+    # Operations that the body started and did not wait for.
     running: list[Operation] = field(default_factory=list)
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> InMemorySparkWorkspace:
@@ -74,43 +74,48 @@ class InMemorySparkSession:
             self.lake, self.input.repository, self.prefix, ref, staging, self.running
         )
 
-    def settle(self) -> int:
+    def end_operations(self) -> int:
         def do() -> int:
             count = len(self.running)
             self.running.clear()
             return count
 
-        return self.lake.faults.run("spark.settle", do)
+        return self.lake.faults.run("spark.end_operations", do)
 
     def finish(self) -> None:
-        """Let what still runs come to its end, as it does where nobody interrupts it."""
+        """Let the running operations end by themselves, without an interrupt."""
         running, self.running[:] = list(self.running), []
         for operation in running:
             try:
                 operation()
-            except BackendError:  # the branch is gone: Spark's job fails, unseen by anybody
+            except BackendError:  # the branch was deleted: Spark's job fails
                 continue
 
 
 class InMemorySpark:
-    """Implements ``SparkExecutions``; ``sessions`` are all that were ever opened."""
+    """Implements ``SparkExecutions``; ``opened`` lists every execution so far."""
 
     def __init__(self, lake: InMemoryLake) -> None:
         self._lake = lake
-        self.sessions: list[InMemorySparkSession] = []
+        self.opened: list[InMemorySparkExecution] = []
         self.open_count = 0
+        # Executions whose sessions were ended from outside.
+        self.ended: list[str] = []
+
+    def end(self, execution_id: str) -> None:
+        self.ended.append(execution_id)
 
     @contextmanager
     def open(
         self, execution: Execution, workspace: WorkspaceInput, prefix: str
-    ) -> Iterator[InMemorySparkSession]:
-        session = self._lake.faults.run(
-            "spark.open", lambda: InMemorySparkSession(self._lake, workspace, prefix)
+    ) -> Iterator[InMemorySparkExecution]:
+        spark = self._lake.faults.run(
+            "spark.open", lambda: InMemorySparkExecution(self._lake, workspace, prefix)
         )
-        self.sessions.append(session)
+        self.opened.append(spark)
         self.open_count += 1
         try:
-            yield session
+            yield spark
         finally:
-            session.running.clear()
+            spark.running.clear()
             self.open_count -= 1

@@ -1,4 +1,4 @@
-"""Workspaces without a disk: the projection is a dict, and a body changes that dict."""
+"""Workspaces in memory: the projection is a dict, and a body changes that dict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perago.transfer.inventory import listing_prefix, project
 
 @dataclass(frozen=True, slots=True)
 class DictChanges:
-    """What differs between two dicts of files."""
+    """The differences between two dicts of files."""
 
     writes: dict[str, bytes]
     deletes: tuple[str, ...]
@@ -30,7 +30,7 @@ class DictChanges:
 
 
 class InMemoryDirectory:
-    """One execution's projection. ``data`` is a path at which there is nothing."""
+    """One execution's projection. Nothing exists at the path ``data``."""
 
     def __init__(self, lake: InMemoryLake, data: Path) -> None:
         self.data = data
@@ -86,7 +86,7 @@ class InMemoryWorkspaces:
             del self._open[data]
 
     def files_at(self, data: Path) -> dict[str, bytes]:
-        """The files of an open directory, by relative path; a body changes them in place."""
+        """Return the files of an open directory, by relative path; a body changes this dict."""
         return self._open[data].files
 
     @property

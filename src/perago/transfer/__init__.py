@@ -1,1 +1,1 @@
-"""Moving a projection between LakeFS and a folder: list, fetch, compare, stage."""
+"""Move a projection between LakeFS and a folder: list, download, compare, stage."""

@@ -1,4 +1,4 @@
-"""The in-process engine: everything is one partition, moved by the threads of this process."""
+"""The in-process engine: one partition, moved by threads of this process."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class Engine:
     def download(
         self, repository: str, ref: str, projection: Projection, folder: Path
     ) -> dict[str, FetchedFile]:
-        """Write every file of a projection below ``folder``."""
+        """Write every file of a projection below ``folder``; return their records and hashes."""
         make_folders(projection.markers, folder)
-        with download_target(folder) as place:
+        with download_target(folder) as target:
             return download_partition(
-                self.store, repository, ref, projection.files.items(), place, self.threads
+                self.store, repository, ref, projection.files.items(), target, self.threads
             )
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
-        whole = plan.collect()
+        collected = plan.collect()
         repository, branch = staging.repository, staging.branch
-        delete_partition(self.store, repository, branch, whole.deletes, self.threads)
-        upload_partition(self.store, repository, branch, whole.uploads, data, self.threads)
+        delete_partition(self.store, repository, branch, collected.deletes, self.threads)
+        upload_partition(self.store, repository, branch, collected.uploads, data, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedProjection:
-    """A projection and its files, held in memory."""
+    """A downloaded projection, with the record and hash of each file, in memory."""
 
     projection: Projection
     files: dict[str, FetchedFile]
@@ -85,17 +85,20 @@ class FetchedProjection:
 
 @contextmanager
 def download_target(data: Path) -> Iterator[DownloadTarget]:
-    """Where a download goes; what still lands after the block finds no place to do so."""
-    place = DownloadTarget.beside(data)
-    place.landing.mkdir(mode=0o700)
+    """Make the landing folder of a download, and remove it at the end of the block.
+
+    A task that still runs after the block finds no landing folder, and so cannot add a file.
+    """
+    target = DownloadTarget.beside(data)
+    target.landing.mkdir(mode=0o700)
     try:
-        yield place
+        yield target
     finally:
-        # PartitionResult away first: while a tree is being removed, more could land in it.
-        remove_tree(place.landing.rename(place.landing.with_suffix(".over")))
+        # Renamed first: while a tree is being removed, more files could be written into it.
+        remove_tree(target.landing.rename(target.landing.with_suffix(".over")))
 
 
 def make_folders(markers: Iterable[str], folder: Path) -> None:
-    """The folders that only a marker stands for; those of files are made with the files."""
+    """Make the folders that markers stand for; those of files are made with the files."""
     for path in markers:
         (folder / path).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a workspace needs from an engine, whichever it is."""
+"""The port of a transfer engine, and the choice between two of them by size."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from perago.protocol.workspace import StagingBranch
-from perago.transfer.inventory import (
-    ObjectStore,
-    RemoteObject,
-    Source,
-)
+from perago.transfer.inventory import ObjectStore, RemoteObject, Source
 from perago.transfer.partition import TransferSize
 from perago.transfer.plan import SyncPlan
 
 
 @runtime_checkable
 class Plan(Protocol):
-    """What staging has to do; falsy when that is nothing."""
+    """The deletes and uploads of staging; falsy when there are none."""
 
     def __bool__(self) -> bool: ...
-    def summary(self) -> dict[str, int]: ...
+    def summary(self) -> dict[str, int]:
+        """Return the numbers of uploads, uploaded bytes, deletes and unchanged files."""
+        ...
+
     def collect(self) -> SyncPlan:
-        """The whole plan in this process."""
+        """Return the whole plan, in the memory of this process."""
         ...
 
 
@@ -32,39 +31,42 @@ class Fetched(Protocol):
     """A projection as it was right after its download."""
 
     def counts(self) -> dict[str, int]:
-        """Objects and bytes that came."""
+        """Return the numbers of downloaded objects and bytes."""
         ...
 
     def changes(self, body_started_ns: int) -> Plan:
-        """Compare the data folder with it."""
+        """Compare the data folder with the download; return what has to be staged."""
         ...
 
 
 class TransferEngine(Protocol):
-    """Moves a projection into a folder, and what changed there to a branch."""
+    """Downloads a projection into a folder, and stages the changes of that folder on a branch."""
 
     @property
     def store(self) -> ObjectStore: ...
     def fetch(self, source: Source, data: Path) -> Fetched:
-        """List a projection, look at every key of it, and download it."""
+        """List a projection, check its keys and download it.
+
+        Raises ``ProjectionError`` for keys that cannot be files in the folder.
+        """
         ...
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
-        """Carry out a plan, of any engine: deletes first, so that ``a`` can become ``a/b``."""
+        """Apply a plan of any engine: deletes first, so that ``a`` can become ``a/b``."""
         ...
 
 
 class ListedEngine(TransferEngine, Protocol):
-    """An engine that also takes a listing that somebody has read already."""
+    """An engine that can also download a projection whose listing was read before."""
 
-    def fetch_listed(
-        self, source: Source, listing: Iterable[RemoteObject], data: Path
-    ) -> Fetched: ...
+    def fetch_listed(self, source: Source, listing: Iterable[RemoteObject], data: Path) -> Fetched:
+        """Check and download a projection that was listed already."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """From where on a workspace counts as large; 0 means that this one never decides."""
+    """The size from which a workspace is large; a limit of 0 is ignored."""
 
     objects: int
     size: int
@@ -72,13 +74,14 @@ class Threshold:
     def __bool__(self) -> bool:
         return self.objects > 0 or self.size > 0
 
-    def reached_by(self, load: TransferSize) -> bool:
-        return (0 < self.objects <= load.objects) or (0 < self.size <= load.size)
+    def reached_by(self, total: TransferSize) -> bool:
+        """Return whether a size reaches one of the limits."""
+        return (0 < self.objects <= total.objects) or (0 < self.size <= total.size)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenBySize:
-    """Small workspaces in this process, large ones with another engine."""
+    """Moves small workspaces with one engine and large ones with another."""
 
     small: ListedEngine
     large: TransferEngine
@@ -91,23 +94,23 @@ class ChosenBySize:
     def fetch(self, source: Source, data: Path) -> Fetched:
         listing = self._small_listing(source)
         if listing is None:
-            # It lists again, in its own way: what was read so far is not held any longer.
+            # The other engine lists again, in its own way, without what was read so far.
             return self.large.fetch(source, data)
         return self.small.fetch_listed(source, listing, data)
 
     def _small_listing(self, source: Source) -> list[RemoteObject] | None:
-        """The whole listing, or None as soon as it turns out to be a large one."""
-        listing, load = list[RemoteObject](), TransferSize()
+        """Return the whole listing, or None as soon as it reaches the threshold."""
+        listing, total = list[RemoteObject](), TransferSize()
         for item in source.listing(self.store):
             listing.append(item)
-            load += TransferSize(1, item.size)
-            if self.threshold.reached_by(load):
+            total += TransferSize(1, item.size)
+            if self.threshold.reached_by(total):
                 return None
         return listing
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
-        """What changed may be little of much, or much of little: it decides for itself."""
-        told = plan.summary()
-        load = TransferSize(told["uploads"] + told["deletes"], told["upload_bytes"])
-        engine = self.large if self.threshold.reached_by(load) else self.small
+        """Stage with the engine for the size of the plan, whatever the workspace's size is."""
+        summary = plan.summary()
+        total = TransferSize(summary["uploads"] + summary["deletes"], summary["upload_bytes"])
+        engine = self.large if self.threshold.reached_by(total) else self.small
         engine.stage(plan, staging, data)

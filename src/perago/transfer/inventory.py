@@ -1,4 +1,4 @@
-"""What is remote: objects as a store lists them, and the port to that store."""
+"""The remote side: objects as a store lists them, projections of them, and the store's port."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from perago.protocol.names import ACTIONS_FOLDER
 from perago.transfer.subtrees import WHOLE, Subtree
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
+ATTEMPT_MARKER = ".perago-attempt.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,24 +20,23 @@ class RemoteObject:
 
     key: str
     size: int
-    checksum: str
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: dict[str, str] = field(default_factory=dict)
 
 
 class ObjectStore(Protocol):
-    """The data plane of LakeFS. Reads, writes and deletes may be repeated by the adapter."""
+    """The data plane of LakeFS. Every call is idempotent, and adapters may retry it."""
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
-        """Every object whose key begins with ``prefix``, in key order."""
+        """List every object whose key begins with ``prefix``, in key order."""
         ...
 
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
-        """The same up to the next slash: in the place of all that is deeper comes its prefix."""
+        """List as ``list`` does, up to the next slash: deeper objects appear as their prefix."""
         ...
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        """The bytes of one object, in bounded pieces."""
+        """Read the bytes of one object, in bounded pieces."""
         ...
 
     def write(
@@ -52,7 +53,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
-        """Delete objects; at most 1000 keys. A key that is not there is fine."""
+        """Delete objects, at most 1000. A key that does not exist is no error."""
         ...
 
 
@@ -61,12 +62,12 @@ class Projection:
     """The objects below a prefix, by their relative path."""
 
     files: dict[str, RemoteObject]
-    # Zero-byte objects whose key ends in a slash stand for folders (Hadoop and S3 tools).
+    # Zero-byte objects whose key ends in a slash are folder markers (Hadoop and S3 tools).
     markers: dict[str, RemoteObject]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProjectionEntry:
     """One object of a projection."""
 
     path: str
@@ -74,12 +75,8 @@ class Entry:
     is_marker: bool
 
 
-ATTEMPT_MARKER = ".perago-attempt.json"
-ACTIONS_FOLDER = "_lakefs_actions/"
-
-
 def is_action(key: str) -> bool:
-    """Whether a key is one of LakeFS's action files, which no task may see or change."""
+    """Return whether a key is a LakeFS action file, which no task may see or change."""
     return key.startswith(ACTIONS_FOLDER)
 
 
@@ -92,24 +89,24 @@ def project(objects: Iterable[RemoteObject], prefix: str) -> Projection:
     return Projection(files, markers)
 
 
-def projected(objects: Iterable[RemoteObject], prefix: str) -> Iterator[Entry]:
-    """The same one by one, in the order of the listing."""
+def projected(objects: Iterable[RemoteObject], prefix: str) -> Iterator[ProjectionEntry]:
+    """Map a listing as ``project`` does, one entry at a time, in the order of the listing."""
     start = listing_prefix(prefix)
     for item in objects:
         if not item.key.startswith(start) or is_action(item.key):
             continue
         path = item.key[len(start) :]
-        # The first is the marker of the prefix itself: its folder is always there.
+        # An empty path is the marker of the prefix itself, whose folder always exists.
         if path in {"", ATTEMPT_MARKER}:
             continue
         if path.endswith("/") and item.size == 0:
-            yield Entry(path[:-1], item, is_marker=True)
+            yield ProjectionEntry(path[:-1], item, is_marker=True)
         else:
-            yield Entry(path, item, is_marker=False)
+            yield ProjectionEntry(path, item, is_marker=False)
 
 
 def listing_prefix(prefix: str) -> str:
-    """What to ask a listing for, so that ``audio`` does not bring ``audio-archive/``."""
+    """Return the prefix of keys to list: with a slash, ``audio`` excludes ``audio-archive/``."""
     return f"{prefix}/" if prefix else ""
 
 
@@ -121,21 +118,21 @@ class Source:
     ref: str
     prefix: str
 
-    def listing(self, store: ObjectStore, unit: Subtree = WHOLE) -> Iterator[RemoteObject]:
-        """The objects of a unit, in key order."""
-        prefix = listing_prefix(self.prefix) + unit.start
-        if unit.is_deep:
+    def listing(self, store: ObjectStore, subtree: Subtree = WHOLE) -> Iterator[RemoteObject]:
+        """List the objects of a subtree, in key order."""
+        prefix = listing_prefix(self.prefix) + subtree.start
+        if subtree.is_deep:
             return store.list(self.repository, self.ref, prefix)
         level = store.level(self.repository, self.ref, prefix)
         return (item for item in level if isinstance(item, RemoteObject))
 
     def level(self, store: ObjectStore, start: str) -> Iterator[str]:
-        """The paths directly in a folder, those of folders with a slash at the end."""
-        whole = listing_prefix(self.prefix)
-        for item in store.level(self.repository, self.ref, whole + start):
+        """List the paths directly in a folder, those of folders with a slash at the end."""
+        root = listing_prefix(self.prefix)
+        for item in store.level(self.repository, self.ref, root + start):
             if isinstance(item, str):
                 if not is_action(item):
-                    yield item.removeprefix(whole)
-            # The folder's own marker is in it, and no folder in it.
-            elif item.key != whole + start:
+                    yield item.removeprefix(root)
+            # The folder's own marker is listed too, and is no entry of the folder.
+            elif item.key != root + start:
                 yield from (entry.path for entry in projected([item], self.prefix))

@@ -1,7 +1,7 @@
-"""What moves objects: one function per direction, over one partition of them.
+"""Move the objects of one partition: download, hash, delete, upload.
 
-The engine of this process calls each with everything it has; on Spark every task calls it with
-its own partition. They take and give plain values, so that either way nothing is different.
+The in-process engine calls each function once, with everything; on Spark each task calls it with
+its own partition. The functions take and return plain values, so that both behave the same.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import TypeVar
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file, shown
+from perago.transfer.scan import FetchedFile, StatRecord, hash_file, printable
 
 _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
-# What one object may have in memory while it moves: a store's few pieces of a large one.
-_MOST_PER_OBJECT = 32 << 20
-# For all of them. What a client needs to join pieces comes on top, as much again at most.
-_MOST_IN_MEMORY = 96 << 20
+# Memory for one object while it moves: a few pieces of a large one.
+_MAX_PER_OBJECT = 32 << 20
+# Memory for all objects that move. A client that joins pieces needs at most as much again.
+_MAX_IN_MEMORY = 96 << 20
 
 
 Item = TypeVar("Item")
@@ -34,10 +34,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class DownloadTarget:
-    """Where a download goes: each file is written in ``landing`` and then put in place whole.
+    """Where a download goes: each file is written in ``landing`` and then renamed into ``data``.
 
-    Whoever started the download removes the landing folder when it is over. A Spark task that
-    was given up and still runs can therefore not put a file where the body works by then.
+    The engine removes the landing folder when the download is over. So an abandoned Spark task
+    that still runs cannot add a file to the folder that the body works in by then.
     """
 
     data: Path
@@ -45,7 +45,7 @@ class DownloadTarget:
 
     @classmethod
     def beside(cls, data: Path) -> DownloadTarget:
-        """With a landing folder on the same file system, outside of the data folder."""
+        """Return the target with a landing folder beside ``data``, on the same file system."""
         return cls(data, data.with_name(f"{data.name}.landing"))
 
 
@@ -54,24 +54,28 @@ def download_partition(
     repository: str,
     ref: str,
     objects: Iterable[tuple[str, RemoteObject]],
-    place: DownloadTarget,
+    target: DownloadTarget,
     threads: int,
 ) -> dict[str, FetchedFile]:
-    """Write objects, each given with its path, below the data folder."""
+    """Write objects, each given with its path, below the data folder.
+
+    Returns the record and hash of each file by path. Raises ``BackendUnavailableError`` for an
+    object that is not as long as the listing says.
+    """
     fetched: dict[str, FetchedFile] = {}
-    memory = ByteBudget(_MOST_IN_MEMORY)
-    made: set[Path] = {place.data}
+    memory = ByteBudget(_MAX_IN_MEMORY)
+    made: set[Path] = {target.data}
 
     def fetch(item: tuple[str, RemoteObject]) -> None:
         path, remote = item
-        target = place.data / path
-        if target.parent not in made:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            made.add(target.parent)
-        with memory.take(min(remote.size, _MOST_PER_OBJECT)):
-            fetched[path] = _download_one(store, repository, ref, remote, target, place.landing)
+        file = target.data / path
+        if file.parent not in made:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            made.add(file.parent)
+        with memory.take(min(remote.size, _MAX_PER_OBJECT)):
+            fetched[path] = _download_one(store, repository, ref, remote, file, target.landing)
 
-    # Large objects first: one that starts last would be waited for alone.
+    # Large objects first: one that started last would be waited for alone.
     order = sorted(objects, key=lambda item: -item[1].size)
     run_over(order, fetch, min(threads, len(order)))
     return fetched
@@ -82,12 +86,12 @@ def _download_one(
     repository: str,
     ref: str,
     remote: RemoteObject,
-    target: Path,
+    destination: Path,
     landing: Path,
 ) -> FetchedFile:
     digest = hashlib.md5(usedforsecurity=False)
     size = 0
-    # A name of its own: a task that Spark repeats never meets what the first one left.
+    # A unique name: a task that Spark retries never finds the file of the first try.
     fresh = landing / uuid.uuid4().hex
     with fresh.open("xb", buffering=0) as file:
         for piece in store.read(repository, ref, remote.key, remote.size):
@@ -95,16 +99,16 @@ def _download_one(
             size += _write_all(file.fileno(), piece)
         if size != remote.size:
             raise BackendUnavailableError(
-                f"object {remote.key!r} came with {size} bytes instead of {remote.size}"
+                f"object {remote.key!r} has {size} bytes instead of {remote.size}"
             )
-        fresh.rename(target)
-        # Only now: to rename changes the record.
+        fresh.rename(destination)
+        # After the rename, which changes the record.
         record = StatRecord.of(os.fstat(file.fileno()))
     return FetchedFile(record, digest.hexdigest())
 
 
 def hash_partition(folder: Path, paths: Sequence[str]) -> dict[str, str]:
-    """The MD5 of local files."""
+    """Return the MD5 of local files, by path."""
     hashes: dict[str, str] = {}
 
     def one(path: str) -> None:
@@ -132,11 +136,11 @@ def upload_partition(
     folder: Path,
     threads: int,
 ) -> None:
-    """Write files to a branch; none that changed since it was scanned."""
-    memory = ByteBudget(_MOST_IN_MEMORY)
+    """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
+    memory = ByteBudget(_MAX_IN_MEMORY)
 
     def send(upload: Upload) -> None:
-        with memory.take(min(upload.size, _MOST_PER_OBJECT)):
+        with memory.take(min(upload.size, _MAX_PER_OBJECT)):
             _upload_one(store, repository, branch, upload, folder / upload.path)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
@@ -159,20 +163,20 @@ def _upload_one(
 
 
 def _assert_as_scanned(source: Path, upload: Upload) -> None:
-    """A process that the body left behind may still write: never publish such a mixture."""
+    """Refuse a file that a process of the body still writes: it could be published half-written."""
     try:
         now = StatRecord.of(source.lstat())
     except FileNotFoundError:
         now = None
     if now != upload.record:
         raise ProjectionError(
-            f"a file changed while it was being published: {shown(upload.path)}",
+            f"a file changed while it was being published: {printable(upload.path)}",
             hint="The body must wait for every process and thread it starts.",
         )
 
 
 def _write_all(descriptor: int, piece: memoryview) -> int:
-    """Write a piece; an unbuffered write may take less than it was given."""
+    """Write a piece and return its length; an unbuffered write may write only part of it."""
     written = os.write(descriptor, piece)
     while written < len(piece):
         written += os.write(descriptor, piece[written:])
@@ -184,10 +188,10 @@ def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 
 def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) -> None:
-    """Call ``work`` for each item. The first error stops the rest and is raised.
+    """Call ``work`` for each item, in threads. The first error stops the rest and is raised.
 
-    Threads pull from the iterable themselves, so that a million items never become a million
-    futures. No thread is left behind, also when the calling one is interrupted.
+    The threads read the iterable themselves, so that a million items never become a million
+    futures. All threads have ended on return, also when the calling thread is interrupted.
     """
     source = iter(items)
     lock = threading.Lock()
@@ -226,7 +230,7 @@ def run_over(items: Iterable[Item], work: Callable[[Item], None], threads: int) 
 
 
 class ByteBudget:
-    """Lets transfers wait until what they hold in memory fits under a limit."""
+    """Limits the memory of concurrent transfers: each waits until its share is free."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -235,10 +239,10 @@ class ByteBudget:
 
     @contextmanager
     def take(self, amount: int) -> Iterator[None]:
-        """Hold ``amount`` of the budget; more than all of it counts as all of it."""
+        """Hold ``amount`` of the budget within the block, or all of it if that is less."""
         amount = min(amount, self._limit)
         with self._freed:
-            # Bounded: whoever holds a part is in a request, and every request has a timeout.
+            # Bounded: every holder is in a request, and every request has a timeout.
             self._freed.wait_for(lambda: self._taken + amount <= self._limit)
             self._taken += amount
         try:

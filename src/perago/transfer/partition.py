@@ -1,7 +1,8 @@
-"""How objects are shared out: bounded partitions, the large ones first. Pure.
+"""Divide objects into bounded partitions, the large ones first. Pure.
 
-In two steps, so that nobody has to hold a million objects to share them out. While objects stream
-by, each gets a group; only the groups' sizes are kept. Then the groups are packed into partitions.
+It takes two steps, so that a million objects need not be held in memory. While objects stream by,
+each is assigned to a group, and only the sizes of the groups are kept. Then the groups are packed
+into partitions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransferSize:
-    """How much something is to move."""
+    """How much there is to move: a number of objects, and their size in bytes."""
 
     objects: int = 0
     size: int = 0
@@ -24,10 +25,10 @@ class TransferSize:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that one partition holds; an object larger than that is alone in its own.
+    """The most that one partition holds; an object larger than that gets a partition of its own.
 
-    The defaults are large enough that what a task itself costs (a fifth of a second of a core)
-    does not count, and small enough that a task that is repeated repeats little.
+    The defaults are large enough that the cost of a task (a fifth of a second of a core) does not
+    matter, and small enough that a retried task repeats little.
     """
 
     objects: int = 5000
@@ -37,60 +38,61 @@ class Bounds:
         if self.objects < 1 or self.size < 1:
             raise ValueError("bounds must be at least 1")
 
-    def hold(self, load: TransferSize) -> bool:
-        return load.objects <= self.objects and load.size <= self.size
+    def hold(self, total: TransferSize) -> bool:
+        """Return whether a size is within the bounds."""
+        return total.objects <= self.objects and total.size <= self.size
 
-    def share(self, load: TransferSize) -> float:
-        """How much of the bounds a load fills: what has no bytes fills them by its number."""
-        return max(load.objects / self.objects, load.size / self.size)
+    def share(self, total: TransferSize) -> float:
+        """Return the fraction of the bounds that is used, by number or by bytes, the larger one."""
+        return max(total.objects / self.objects, total.size / self.size)
 
     def part(self, count: int) -> Bounds:
-        """Bounds with ``count`` of which one fills these."""
+        """Return smaller bounds, ``count`` of which fit into these."""
         return Bounds(max(1, self.objects // count), max(1, self.size // count))
 
 
 class Grouping:
-    """Gives each object of a stream a group within the bounds."""
+    """Assigns each object of a stream to a group within the bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._open: int | None = None
-        self.loads: list[TransferSize] = []
+        self.sizes: list[TransferSize] = []
 
     def add(self, size: int) -> int:
-        """Take one object; the number of its group."""
+        """Add one object of ``size`` bytes; return the number of its group."""
         one = TransferSize(1, size)
         if not self._bounds.hold(one):
-            # Alone; the group that is being filled stays open.
-            self.loads.append(one)
-            return len(self.loads) - 1
-        if self._open is None or not self._bounds.hold(self.loads[self._open] + one):
-            self.loads.append(TransferSize())
-            self._open = len(self.loads) - 1
-        self.loads[self._open] += one
+            # It is alone in its group; the group that is being filled stays open.
+            self.sizes.append(one)
+            return len(self.sizes) - 1
+        if self._open is None or not self._bounds.hold(self.sizes[self._open] + one):
+            self.sizes.append(TransferSize())
+            self._open = len(self.sizes) - 1
+        self.sizes[self._open] += one
         return self._open
 
 
 def pack(groups: Sequence[TransferSize], bounds: Bounds) -> list[int]:
-    """The partition of each group, numbered from the largest partition to the smallest.
+    """Return the partition of each group, numbered from the largest partition to the smallest.
 
-    Each group, largest first, goes to the emptiest partition, or to a new one if it does not fit
-    there. Large partitions come first because what starts last is waited for alone.
+    Each group, largest first, goes into the emptiest partition, or into a new one if it does not
+    fit there. Large partitions are first because the one that starts last is waited for alone.
     """
     partitions: list[TransferSize] = []
-    places = [0] * len(groups)
+    assigned = [0] * len(groups)
     emptiest: list[tuple[float, int]] = []
     for number in sorted(range(len(groups)), key=lambda n: (-groups[n].size, -groups[n].objects)):
         group = groups[number]
         if emptiest and bounds.hold(partitions[emptiest[0][1]] + group):
-            place = emptiest[0][1]
-            partitions[place] += group
-            heapq.heapreplace(emptiest, (bounds.share(partitions[place]), place))
+            partition = emptiest[0][1]
+            partitions[partition] += group
+            heapq.heapreplace(emptiest, (bounds.share(partitions[partition]), partition))
         else:
-            place = len(partitions)
+            partition = len(partitions)
             partitions.append(group)
-            heapq.heappush(emptiest, (bounds.share(group), place))
-        places[number] = place
+            heapq.heappush(emptiest, (bounds.share(group), partition))
+        assigned[number] = partition
     order = sorted(range(len(partitions)), key=lambda n: (-partitions[n].size, n))
-    rank = {place: position for position, place in enumerate(order)}
-    return [rank[place] for place in places]
+    rank = {partition: position for position, partition in enumerate(order)}
+    return [rank[partition] for partition in assigned]

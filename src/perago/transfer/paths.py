@@ -1,4 +1,4 @@
-"""The path policy: which keys can be files here, and which files can be keys. Only here."""
+"""Path rules: which keys can be local files, and which local files can be keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
-from perago.transfer.inventory import Entry, Projection, is_action, listing_prefix
+from perago.transfer.inventory import Projection, ProjectionEntry, is_action, listing_prefix
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_PATH_BYTES = 4095
@@ -18,14 +18,14 @@ _MAX_KEY_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """What the local file system makes of names."""
+    """Which names the local file system treats as equal."""
 
     folds_case: bool = False
     folds_unicode: bool = False
 
     @classmethod
     def probe(cls, folder: Path) -> FileSystem:
-        """Find out by looking: the same volume may be mounted either way."""
+        """Test the file system of a folder with a file: it depends on how a volume is mounted."""
         name = folder / "perago-Pr\u00f6be"
         name.touch()
         try:
@@ -37,55 +37,55 @@ class FileSystem:
             name.unlink()
 
     def fold(self, path: str) -> str:
-        """Two paths with the same fold are one file here."""
+        """Return the form that is the same for all paths that are one file here."""
         folded = unicodedata.normalize("NFC", path) if self.folds_unicode else path
         return folded.casefold() if self.folds_case else folded
 
 
 def check_projection(projection: Projection, folder: Path, system: FileSystem) -> None:
-    """Raise one error that names every key that cannot be a file or folder in ``folder``."""
+    """Raise one ``ProjectionError`` that names every key that cannot be a file in ``folder``."""
     refuse_keys(_bad_keys(projection, folder, system))
 
 
 def refuse_keys(bad: Iterable[tuple[str, str]]) -> None:
-    """Raise one error that names the bad keys, if there are any, each with what is wrong."""
+    """Raise one ``ProjectionError`` that names the bad keys and the reasons, if there are any."""
     if found := sorted(bad):
-        raise ProjectionError(_listed("object keys cannot be files here", found))
+        raise ProjectionError(_message("object keys cannot be files here", found))
 
 
 def check_publishable(files: Iterable[str], folders: Iterable[str], prefix: str) -> None:
-    """Raise one error that names everything a body left that cannot be an object."""
+    """Raise one ``ProjectionError`` that names every file and folder that cannot be an object."""
     names = (*files, *(f"{folder}/" for folder in folders))
     refuse_paths((path, why) for path in names for why in publish_problems(path, prefix))
 
 
 def publish_problems(path: str, prefix: str) -> Iterator[str]:
-    """Why one path cannot be published. A folder ends in a slash."""
+    """Yield the reasons why one path cannot be published. A folder ends in a slash."""
     key = listing_prefix(prefix) + path
-    if not path.endswith("/") and (why := path_problem(path) or _key_problem(key)):
+    if not path.endswith("/") and (why := local_path_problem(path) or _key_problem(key)):
         yield why
-    # A folder counts even when it is empty: creating it is the mistake, not filling it.
+    # An empty folder is refused too: creating it is the mistake.
     if is_action(key):
         yield "a task must not write LakeFS actions"
 
 
 def refuse_paths(bad: Iterable[tuple[str, str]]) -> None:
-    """Raise one error that names the bad local paths, if there are any."""
+    """Raise one ``ProjectionError`` that names the bad local paths, if there are any."""
     if found := sorted(bad):
-        raise ProjectionError(_listed("local paths cannot be published", found))
+        raise ProjectionError(_message("local paths cannot be published", found))
 
 
-def _listed(what: str, bad: list[tuple[str, str]]) -> str:
+def _message(what: str, bad: list[tuple[str, str]]) -> str:
     return f"{len(bad)} {what}:\n" + "\n".join(f"  {key!r}: {why}" for key, why in bad)
 
 
 def room_in(folder: Path) -> int:
-    """How many bytes a path below a folder may have."""
+    """Return how many bytes a path below a folder may have."""
     return _MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
 
 
-def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
-    """Why one relative path cannot be a file, or None."""
+def local_path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
+    """Return why a relative path cannot be a local file, or None."""
     segments = path.split("/")
     for segment in segments:
         if segment == "":
@@ -106,7 +106,7 @@ def path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
 
 
 def _key_problem(key: str) -> str | None:
-    """LakeFS refuses long keys; its gateway answers as if it were broken."""
+    """Return why LakeFS would refuse a key, or None; its gateway answers as if it had failed."""
     if len(key.encode()) > _MAX_KEY_BYTES:
         return f"a key of more than {_MAX_KEY_BYTES} bytes, the most that LakeFS takes"
     return None
@@ -121,11 +121,11 @@ def _bad_keys(
     folders: list[tuple[str, str]] = []
     for kept, items in ((files, projection.files), (folders, projection.markers)):
         for path, item in items.items():
-            if why := path_problem(path, room):
+            if why := local_path_problem(path, room):
                 yield item.key, why
             else:
                 kept.append((path, item.key))
-    # Files first, so that whatever needs a folder in the place of a file is what gets reported.
+    # Files first, so that the key below is reported where a file and a folder have one path.
     for path, key in files:
         if why := names.add_file(path):
             yield key, why
@@ -138,21 +138,21 @@ def _bad_keys(
 
 
 class SortedNames:
-    """Finds what a whole listing's check finds, from a listing in key order, and keeps none of it.
+    """Checks a listing in key order as ``check_projection`` does, without holding it in memory.
 
-    Below a file ``a`` everything that begins with ``a`` follows at once, ``a-b`` and ``a/b`` alike:
-    only the files that the present path begins with have to be remembered. For file systems that
-    tell all names apart.
+    After a file ``a`` all keys that begin with ``a`` follow directly, ``a-b`` and ``a/b`` alike.
+    So only the files that the current path begins with are kept. For file systems on which
+    different names are always different files.
     """
 
     def __init__(self, room: int, above: str | None = None) -> None:
-        """``above``: a file, not in this listing, in whose place all of it would have to be."""
+        """Start a check; ``above`` is a file outside the listing with the path of its folder."""
         self._room = room
         self._files = [] if above is None else [above]
 
-    def problem(self, entry: Entry) -> str | None:
-        """Why the next entry cannot be a file or folder here, or None."""
-        if why := path_problem(entry.path, self._room):
+    def problem(self, entry: ProjectionEntry) -> str | None:
+        """Return why the next entry cannot be a file or folder here, or None."""
+        if why := local_path_problem(entry.path, self._room):
             return why
         name = f"{entry.path}/" if entry.is_marker else entry.path
         while self._files and not name.startswith(self._files[-1]):
@@ -164,12 +164,12 @@ class SortedNames:
 
 
 class _Names:
-    """The names taken so far, as the file system tells them apart."""
+    """The names in use so far, as the file system distinguishes them."""
 
     def __init__(self, system: FileSystem) -> None:
         self._fold = system.fold
         self._files: dict[str, str] = {}
-        # Each folder with what is wrong about it, so that everything below it is told the same.
+        # Each folder with its problem, so that everything below it gets the same reason.
         self._folders: dict[str, tuple[str, str | None]] = {}
 
     def add_file(self, path: str) -> str | None:
@@ -177,7 +177,7 @@ class _Names:
         return None if other == path else f"the file system takes it for {other!r}"
 
     def add_folder(self, path: str) -> str | None:
-        """Take a folder and those above it; why that cannot be, or None."""
+        """Add a folder and those above it; return why it cannot exist, or None."""
         fresh: list[str] = []
         why = None
         while path:
@@ -188,7 +188,7 @@ class _Names:
             if folded in self._folders:
                 other, why = self._folders[folded]
                 if other != path:
-                    # Its files would come back from the scan under the other spelling.
+                    # The scan would find its files under the other spelling.
                     why = f"the file system takes its folder {path!r} for {other!r}"
                 break
             fresh.append(path)

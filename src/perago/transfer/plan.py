@@ -1,4 +1,4 @@
-"""The sync plan: pure, from what was fetched and what is there now to what must be done."""
+"""The sync plan: the uploads and deletes that make a branch equal to the data folder. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """What staging has to do."""
+    """The uploads and deletes of staging, in memory."""
 
     uploads: tuple[Upload, ...]
     deletes: tuple[str, ...]
@@ -50,12 +50,12 @@ class SyncPlan:
         }
 
     def collect(self) -> SyncPlan:
-        """Itself: this plan is already in one process."""
+        """Return the plan itself: it is in memory already."""
         return self
 
 
 def suspects(tree: LocalTree, fetched: dict[str, FetchedFile], body_started_ns: int) -> list[str]:
-    """Files of the fetched projection whose stat record alone does not prove them unchanged."""
+    """Return the fetched files whose stat record does not prove that they are unchanged."""
     return [
         path
         for path, record in tree.files.items()
@@ -64,7 +64,7 @@ def suspects(tree: LocalTree, fetched: dict[str, FetchedFile], body_started_ns: 
 
 
 def is_proven_unchanged(record: StatRecord, before: FetchedFile, body_started_ns: int) -> bool:
-    """Whether the stat record alone shows that a file is what was fetched."""
+    """Return whether the stat record alone proves that a file is as it was fetched."""
     return record == before.record and record.is_older_than(body_started_ns)
 
 
@@ -75,7 +75,11 @@ def build_sync_plan(
     prefix: str,
     is_changed: Callable[[str], bool],
 ) -> SyncPlan:
-    """Compare the remote projection with the local tree; ``is_changed`` decides for both sides."""
+    """Compare the remote projection with the local tree.
+
+    ``is_changed`` decides for files that are on both sides. Raises ``ProjectionError`` for local
+    paths that cannot be published.
+    """
     check_publishable(tree.files, tree.folders, prefix)
     start = listing_prefix(prefix)
     uploads: list[Upload] = []

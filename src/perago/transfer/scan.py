@@ -1,4 +1,4 @@
-"""What is local: a scan of the data folder, and whether a file is still what was fetched."""
+"""The local side: scans of the data folder, and records that show whether a file changed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class StatRecord:
         return cls(result.st_size, result.st_mtime_ns, result.st_ctime_ns, result.st_ino)
 
     def is_older_than(self, moment_ns: int) -> bool:
-        """Old enough that a later write must show in it.
+        """Return whether the record is so old that a write after that moment must change it.
 
-        A write within one tick of the file system's clock leaves the stamps as they were. Kernel
-        ticks are a few milliseconds; some file systems keep whole seconds only.
+        A write within one tick of the file system's clock does not change the time stamps. Kernel
+        ticks are a few milliseconds; some file systems store whole seconds only.
         """
         coarse = self.ctime_ns % 1_000_000_000 == 0
         tick = _COARSE_CLOCK_NS if coarse else _FINE_CLOCK_NS
@@ -59,62 +59,62 @@ class LocalTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One thing in a data folder: a file has a record, and a folder has none."""
+class LocalEntry:
+    """One entry of a data folder: a file has a record, and a folder has none."""
 
     path: str
     record: StatRecord | None = None
-    # What else it is, which nobody can publish.
+    # What it is, if it is neither and so cannot be published.
     special: str | None = None
 
 
 def scan(folder: Path) -> LocalTree:
-    """List a data folder. Refuses what cannot be published, naming it."""
+    """List a data folder. Raises ``ProjectionError`` for a symlink, socket, pipe or device."""
     files: dict[str, StatRecord] = {}
     folders: set[str] = set()
     specials: list[tuple[str, str]] = []
-    for found in scanned(folder):
-        if found.special is not None:
-            specials.append((found.path, found.special))
-        elif found.record is None:
-            folders.add(found.path)
+    for entry in scanned(folder):
+        if entry.special is not None:
+            specials.append((entry.path, entry.special))
+        elif entry.record is None:
+            folders.add(entry.path)
         else:
-            files[found.path] = found.record
+            files[entry.path] = entry.record
     refuse_special(specials)
     return LocalTree(files, frozenset(folders))
 
 
-def scanned(folder: Path, unit: Subtree = WHOLE) -> Iterator[Found]:
-    """What is in a data folder, or in a unit of it, one by one."""
-    for path, result in _walk(folder, unit):
+def scanned(folder: Path, subtree: Subtree = WHOLE) -> Iterator[LocalEntry]:
+    """List a data folder, or a subtree of it, one entry at a time."""
+    for path, result in _walk(folder, subtree):
         if stat.S_ISDIR(result.st_mode):
-            yield Found(path)
+            yield LocalEntry(path)
         elif stat.S_ISLNK(result.st_mode):
-            yield Found(path, special="symlinks")
+            yield LocalEntry(path, special="symlinks")
         elif not stat.S_ISREG(result.st_mode):
-            yield Found(path, special="sockets, pipes or devices")
+            yield LocalEntry(path, special="sockets, pipes or devices")
         elif path != ATTEMPT_MARKER:
-            yield Found(path, StatRecord.of(result))
+            yield LocalEntry(path, StatRecord.of(result))
 
 
-def refuse_special(found: Iterable[tuple[str, str]]) -> None:
-    """Raise the error for the first by path, in whatever order they were found."""
-    if first := min(found, default=None):
+def refuse_special(specials: Iterable[tuple[str, str]]) -> None:
+    """Raise ``ProjectionError`` for the first by path, if there are any."""
+    if first := min(specials, default=None):
         path, what = first
-        raise ProjectionError(f"workspace publication does not support {what}: {shown(path)}")
+        raise ProjectionError(f"workspace publication does not support {what}: {printable(path)}")
 
 
 def level(folder: Path, start: str) -> Iterator[str]:
-    """The paths directly in a folder of a data folder, those of folders with a slash at the end."""
+    """List the paths directly in a folder, those of folders with a slash at the end."""
     with os.scandir(_inside(folder, start)) as entries:
         for entry in entries:
             slash = "/" if entry.is_dir(follow_symlinks=False) else ""
             yield f"{start}{entry.name}{slash}"
 
 
-def _walk(folder: Path, unit: Subtree) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything in a unit. A list of folders, not recursion: a body may nest very deep."""
-    waiting = [unit.start]
+def _walk(folder: Path, subtree: Subtree) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield everything in a subtree. Without recursion: a body may nest folders very deep."""
+    waiting = [subtree.start]
     while waiting:
         start = waiting.pop()
         with os.scandir(_inside(folder, start)) as entries:
@@ -122,7 +122,7 @@ def _walk(folder: Path, unit: Subtree) -> Iterator[tuple[str, os.stat_result]]:
                 path = start + entry.name
                 result = entry.stat(follow_symlinks=False)
                 yield path, result
-                if unit.is_deep and stat.S_ISDIR(result.st_mode):
+                if subtree.is_deep and stat.S_ISDIR(result.st_mode):
                     waiting.append(f"{path}/")
 
 
@@ -130,13 +130,13 @@ def _inside(folder: Path, start: str) -> str:
     return f"{folder}/{start[:-1]}" if start else str(folder)
 
 
-def shown(path: str) -> str:
-    """A path as text that any log can take: names on disk need not be valid UTF-8."""
+def printable(path: str) -> str:
+    """Return a path as valid UTF-8, which names on disk need not be."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
 def hash_file(path: Path) -> str:
-    """The MD5 of a file: what LakeFS calls the checksum of a plainly uploaded object."""
+    """Return the MD5 of a file."""
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while piece := file.read(_HASH_PIECE):

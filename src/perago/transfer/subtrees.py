@@ -1,7 +1,7 @@
-"""How a tree is divided into units that are gone through one by one: a listing, or a folder. Pure.
+"""Divide a tree, a listing or a folder, into subtrees that are processed separately. Pure.
 
-Nobody knows how much a folder holds before it is listed, so there are to be more units than tasks
-can be busy with at a time; whoever gets small ones takes more of them.
+The size of a folder is unknown until it is listed. So a tree is divided into more subtrees than
+there are tasks, and each task processes several.
 """
 
 from __future__ import annotations
@@ -11,55 +11,58 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-# What dividing may cost, in entries looked at: a hundred calls to LakeFS.
-_MOST_ENTRIES = 100_000
-# A look costs a call even if it finds less than LakeFS tells in one.
-_ENTRIES_PER_CALL = 1000
+# What dividing may cost, in entries read: a hundred requests to LakeFS.
+_MAX_ENTRIES = 100_000
+# Listing a folder costs a request even if it holds fewer entries than a page of LakeFS.
+_ENTRIES_PER_REQUEST = 1000
 
-# A look at a folder: the paths directly in it, those of folders with a slash at the end.
-Level = Callable[[str], Iterable[str]]
+# Lists one folder: the paths directly in it, those of folders with a slash at the end.
+ListLevel = Callable[[str], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
     """A folder with everything below it, or only with what is directly in it."""
 
-    # The folder's path with a slash at the end; that of the whole tree is empty.
+    # The folder's path with a slash at the end; empty for the whole tree.
     start: str = ""
     is_deep: bool = True
-    # The closest file where this folder or one above it would have to be.
+    # The nearest file whose path is that of this folder or of one above it.
     above: str | None = None
 
 
 WHOLE = Subtree()
 
 
-def split(level: Level, wanted: int, most: int = _MOST_ENTRIES) -> list[Subtree]:
-    """Divide a tree, level by level, until there are enough units or nothing more to divide.
+def split(level: ListLevel, wanted: int, most: int = _MAX_ENTRIES) -> list[Subtree]:
+    """Divide a tree level by level, until there are ``wanted`` subtrees or none can be divided.
 
-    A folder without folders stays one unit, and so does one with very many entries: no look takes
-    more than half of what is left to look at.
+    At most about ``most`` entries are read. A folder without folders stays one subtree, and so
+    does one with very many entries: one folder takes at most half of the entries that are left.
     """
     done: list[Subtree] = []
     waiting = deque([WHOLE])
     while waiting and len(done) + len(waiting) < wanted and most > 0:
-        unit = waiting.popleft()
+        subtree = waiting.popleft()
         share = max(1, most // 2)
-        looked = list(islice(level(unit.start), share + 1))
-        most -= max(len(looked), _ENTRIES_PER_CALL)
-        inner = _inner(unit, looked) if len(looked) <= share else []
+        entries = list(islice(level(subtree.start), share + 1))
+        most -= max(len(entries), _ENTRIES_PER_REQUEST)
+        inner = _inner(subtree, entries) if len(entries) <= share else []
         if inner:
-            done.append(Subtree(unit.start, is_deep=False, above=unit.above))
+            done.append(Subtree(subtree.start, is_deep=False, above=subtree.above))
             waiting += inner
         else:
-            done.append(unit)
+            done.append(subtree)
     return [*done, *waiting]
 
 
-def _inner(unit: Subtree, looked: list[str]) -> list[Subtree]:
-    """A file ``a`` stands beside the folder ``a/``, so it is known here and nowhere below."""
-    files = {path for path in looked if not path.endswith("/")}
-    folders = (path for path in looked if path.endswith("/"))
+def _inner(subtree: Subtree, entries: list[str]) -> list[Subtree]:
+    """Return the subtrees of the folders among the entries of a folder.
+
+    Whether a file ``a`` exists beside a folder ``a/`` is known on this level and on none below.
+    """
+    files = {path for path in entries if not path.endswith("/")}
+    folders = (path for path in entries if path.endswith("/"))
     return [
-        Subtree(path, above=path[:-1] if path[:-1] in files else unit.above) for path in folders
+        Subtree(path, above=path[:-1] if path[:-1] in files else subtree.above) for path in folders
     ]

@@ -1,8 +1,8 @@
-"""Clear away attempt directories whose execution is gone, and nothing else.
+"""Remove attempt directories whose execution has ended, and nothing else.
 
-What says that an execution lives is the lock it holds, so the lock is always taken first. The
-marker says whose the directory is: one without it, or one of another host on a shared root, is
-left alone. Several workers may sweep one root at once.
+A live execution holds the lock of its directory, so the lock is always taken first. The marker
+says which host made the directory: one without a marker, or of another host on a shared root, is
+kept. Several workers may sweep one root at the same time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from perago.protocol.identity import Execution
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
 
-# Making a directory takes milliseconds; one that is still unfinished after this was abandoned.
-_UNFINISHED_SECONDS = 600.0
-_TRY_AGAIN_SECONDS = 0.05
+# Making a directory takes milliseconds; one that is still incomplete after this is abandoned.
+_INCOMPLETE_SECONDS = 600.0
+_LOCK_RETRY_SECONDS = 0.05
 
 
 class Fate(StrEnum):
-    """What became of one directory."""
+    """The result of sweeping one directory."""
 
     REMOVED = "removed"
-    GONE = "gone"  # somebody else removed it meanwhile
+    GONE = "gone"  # another process removed it first
     LIVE = "live"
     FOREIGN = "foreign"
     UNMARKED = "unmarked"
@@ -45,7 +45,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """One directory below the root, and what was done about it."""
+    """One directory below the root, and the result of sweeping it."""
 
     path: Path
     fate: Fate
@@ -54,12 +54,12 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """Every directory that a sweep looked at."""
+    """Every directory that a sweep checked."""
 
     entries: tuple[Swept, ...] = ()
 
     def of(self, fate: Fate) -> list[Path]:
-        """The directories with one fate."""
+        """Return the directories with one fate."""
         return [entry.path for entry in self.entries if entry.fate is fate]
 
     @property
@@ -68,10 +68,10 @@ class SweepReport:
 
 
 def sweep(root: Path) -> SweepReport:
-    """Remove what dead executions of this host left below ``root``. Never raises for a failure."""
+    """Remove the directories of ended executions of this host; report failures, raise none."""
     try:
         with os.scandir(root) as entries:
-            # A link is never followed: it may lead to anything.
+            # A link is never followed: it may lead anywhere.
             folders = [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return SweepReport()
@@ -83,16 +83,16 @@ def sweep(root: Path) -> SweepReport:
 def clear(root: Path, execution: Execution, *, seconds: float = 5.0) -> SweepReport:
     """Remove the directory of one execution whose processes have ended.
 
-    The kernel lets go of a killed process's lock a moment after it is gone, hence the wait.
+    The kernel releases the lock of a killed process shortly after its end, so this waits for it.
     """
     name = directory_name(execution)
-    found = [folder for folder in (root / name, root / f"{NEW_PREFIX}{name}") if folder.is_dir()]
-    return SweepReport(tuple(_sweep_one(folder, wait=seconds, youngest=0.0) for folder in found))
+    folders = [path for path in (root / name, root / f"{NEW_PREFIX}{name}") if path.is_dir()]
+    return SweepReport(tuple(_sweep_one(folder, wait=seconds, youngest=0.0) for folder in folders))
 
 
-def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _UNFINISHED_SECONDS) -> Swept:
+def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _INCOMPLETE_SECONDS) -> Swept:
     try:
-        kept = _why_not_ours(folder, youngest)
+        kept = _kept(folder, youngest)
         if kept is not None:
             return kept
         with _locked(folder, wait) as locked:
@@ -106,16 +106,16 @@ def _sweep_one(folder: Path, *, wait: float = 0.0, youngest: float = _UNFINISHED
     return Swept(folder, Fate.REMOVED)
 
 
-def _why_not_ours(folder: Path, youngest: float) -> Swept | None:
-    """Why a directory is left alone whatever its lock says, or None."""
+def _kept(folder: Path, youngest: float) -> Swept | None:
+    """Return why a directory is kept whatever the state of its lock, or None."""
     marker = _read_marker(folder)
-    unfinished = folder.name.startswith(NEW_PREFIX)
-    if marker is None and not (unfinished and _holds_no_data(folder)):
+    incomplete = folder.name.startswith(NEW_PREFIX)
+    if marker is None and not (incomplete and _holds_no_data(folder)):
         return Swept(folder, Fate.UNMARKED, f"no readable {ATTEMPT_MARKER}")
     if marker is not None and marker.get("host") != socket.gethostname():
         return Swept(folder, Fate.FOREIGN, f"made on host {marker.get('host')!r}")
-    if unfinished and time.time() - folder.lstat().st_mtime < youngest:
-        return Swept(folder, Fate.YOUNG, "perhaps just being made or removed")
+    if incomplete and time.time() - folder.lstat().st_mtime < youngest:
+        return Swept(folder, Fate.YOUNG, "possibly being made or removed")
     return None
 
 
@@ -136,13 +136,13 @@ def _read_marker(folder: Path) -> dict[str, Any] | None:
 
 
 def _holds_no_data(folder: Path) -> bool:
-    """Whether this is a directory as it is before its marker is complete."""
+    """Return whether a directory holds nothing but its marker and its lock."""
     return {entry.name for entry in folder.iterdir()} <= {LOCK_FILE, ATTEMPT_MARKER}
 
 
 @contextmanager
 def _locked(folder: Path, wait: float) -> Iterator[bool]:
-    """Hold the lock of a directory; False when somebody else does."""
+    """Hold the lock of a directory within the block; yield False if another process holds it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(folder / LOCK_FILE, flags)
@@ -152,9 +152,9 @@ def _locked(folder: Path, wait: float) -> Iterator[bool]:
     try:
         taken = _take(descriptor, wait)
         if taken:
-            # Another sweeper may have removed the file between our opening and locking it.
-            there = (folder / LOCK_FILE).lstat()
-            if not os.path.samestat(there, os.fstat(descriptor)):
+            # Another sweeper may have removed the file after it was opened and before the lock.
+            current = (folder / LOCK_FILE).lstat()
+            if not os.path.samestat(current, os.fstat(descriptor)):
                 raise FileNotFoundError(f"the lock of {folder} was replaced")
         yield taken
     finally:
@@ -169,13 +169,13 @@ def _take(descriptor: int, wait: float) -> bool:
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_TRY_AGAIN_SECONDS)
+            time.sleep(_LOCK_RETRY_SECONDS)
         else:
             return True
 
 
 def _owner_may_live(folder: Path) -> bool:
-    """Without a lock file (a body removed it, a kill came before it) the process decides."""
+    """Return whether the process named by the marker may run, where there is no lock file."""
     marker = _read_marker(folder)
     if marker is None or marker.get("boot") != int(psutil.boot_time()):
         return False

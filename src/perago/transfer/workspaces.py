@@ -1,4 +1,4 @@
-"""Local workspaces: the protocol's port for file tasks, over a folder and an object store."""
+"""Local workspaces: the protocol's port for file tasks, on a folder and a transfer engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _DATA = "data"
 _UNSAFE = re.compile(r"[^0-9A-Za-z_.-]+")
 LOCK_FILE = ".perago-lock"
-# A directory has this before its name while it is not complete: not yet, or not any more.
+# Begins the name of a directory that is incomplete: being made, or being removed.
 NEW_PREFIX = ".new-"
 
 
@@ -66,7 +66,7 @@ class LocalWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class LocalWorkspaces:
-    """Makes local workspaces below a root folder."""
+    """Opens local workspaces below a root folder."""
 
     root: Path
     engine: TransferEngine
@@ -79,22 +79,22 @@ class LocalWorkspaces:
 
 @dataclass(frozen=True, slots=True)
 class LocalDirectory:
-    """An attempt directory that this process made and holds the lock of."""
+    """An attempt directory that this process made and whose lock it holds."""
 
     path: Path
     data: Path
-    # An open descriptor of the data folder: while it is held, its inode number cannot be reused,
-    # so a folder with that number at that path is the very one we made.
+    # An open descriptor of the data folder: while it is open, its inode number cannot be reused,
+    # so a folder with that number at that path is the one that was made here.
     data_fd: int
 
     def assert_ours(self) -> None:
-        """Refuse to publish from a folder that was replaced, swept or removed."""
+        """Raise ``ProjectionError`` if the data folder was replaced or removed."""
         ours = os.fstat(self.data_fd)
         try:
-            there = os.lstat(self.data)
+            current = os.lstat(self.data)
         except OSError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            current = None
+        if current is None or not os.path.samestat(current, ours):
             raise ProjectionError(
                 "the workspace folder is not the one this execution made: "
                 "it was removed or replaced",
@@ -102,7 +102,7 @@ class LocalDirectory:
             )
 
     def touch(self) -> int:
-        """The file system's own idea of now, in nanoseconds."""
+        """Return the current time of the file system's clock, in nanoseconds."""
         lock = self.path / LOCK_FILE
         os.utime(lock)
         return lock.stat().st_ctime_ns
@@ -112,8 +112,8 @@ class LocalDirectory:
 def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory]:
     """Make ``<root>/<task_id>-<execution_id>/``, locked; remove it at the end.
 
-    It is prepared under another name and renamed when it is locked and marked, so that whoever
-    sweeps the root never sees one that looks abandoned while it is being made.
+    It is prepared under another name and renamed when it is locked and marked, so that a sweep
+    of the root never finds one that looks abandoned while it is being made.
     """
     # Absolute, so that a body that changes the current folder does not move its workspace.
     root = root.absolute()
@@ -122,7 +122,7 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     fresh, final = root / f"{NEW_PREFIX}{name}", root / name
     fresh.mkdir(mode=0o700)
     with ExitStack() as held:
-        # The last to be let go is the lock: nobody else may sweep what is being removed.
+        # The lock is released last: no sweep may touch a directory that is being removed.
         lock_fd = os.open(
             fresh / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
@@ -139,7 +139,7 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
 
 
 def directory_name(execution: Execution) -> str:
-    """The name of an execution's directory below the root."""
+    """Return the name of an execution's directory below the root."""
     return _UNSAFE.sub("-", f"{execution.attempt.task_id}-{execution.id}")
 
 
@@ -171,10 +171,10 @@ def _remove(folder: Path) -> None:
 
 
 def remove_directory(folder: Path) -> None:
-    """Remove an attempt directory whose lock the caller holds; raises if any of it stays.
+    """Remove an attempt directory whose lock the caller holds; raises ``OSError`` if it cannot.
 
-    Marker and lock go last, under the name of an incomplete directory: whenever this is killed,
-    a sweep finds what is left and finishes it.
+    Marker and lock are removed last, under the name of an incomplete directory: if this process
+    is killed, a sweep can still recognise the rest and remove it.
     """
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise NotADirectoryError(f"not a folder any more: {folder}")
@@ -193,9 +193,9 @@ def remove_directory(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one whose body made parts of it read-only; raises if any of it stays.
+    """Remove a folder, with read-only folders in it; raises ``OSError`` if it cannot.
 
-    Not ``shutil.rmtree``: that recurses, and a body may nest folders deeper than Python does.
+    Not ``shutil.rmtree``, which recurses: a body may nest folders deeper than Python's limit.
     """
     problems: list[OSError] = []
     folders = [str(folder)]
@@ -214,7 +214,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _remove_files(folder: str) -> list[str]:
-    """Remove what is not a folder; the folders. Links are removed, never followed."""
+    """Remove everything but the folders, which are returned. Links are never followed."""
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise NotADirectoryError(f"not a folder any more: {folder}")
     os.chmod(folder, 0o700)  # noqa: PTH101

@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS, Job, WorkspaceUse
+from perago.protocol.job import (
+    DEFAULT_LANDING_SECONDS,
+    DEFAULT_MERGE_TIMEOUT_SECONDS,
+    Job,
+    WorkspaceUse,
+)
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import Guardrail, check_folder, check_spark
 
@@ -14,7 +19,10 @@ from perago.tasks.guardrails import Guardrail, check_folder, check_spark
 def build_job(definition: TaskDefinition) -> Job:
     """Build the job of a task definition."""
     budget = definition.controls.publish_budget
-    timeout = budget.lakefs_merge_timeout_seconds if budget else DEFAULT_MERGE_TIMEOUT_SECONDS
+    timeout, landing = DEFAULT_MERGE_TIMEOUT_SECONDS, DEFAULT_LANDING_SECONDS
+    if budget is not None:
+        timeout = budget.lakefs_merge_timeout_seconds
+        landing = budget.observed_merge_p99_seconds + budget.safety_margin_seconds
     return Job(
         name=definition.name,
         params_model=definition.params_model,
@@ -23,6 +31,7 @@ def build_job(definition: TaskDefinition) -> Job:
         workspace=_build_workspace_use(definition),
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
+        landing_seconds=landing,
     )
 
 

@@ -25,7 +25,7 @@ from perago.wiring.connections import lakefs_connection
 
 
 class SystemClock:
-    """Real time."""
+    """Implements ``Clock`` with the system's time."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -43,6 +43,8 @@ class SparkAccess:
 
     # Opens the session of an execution, for Spark tasks.
     open: OpenSession | None = None
+    # Ends the session of another execution, by its id.
+    end: Callable[[str], None] = lambda _: None
     # Gives the session that moves large workspaces, where Spark sees their folders.
     transfer_session: Callable[[], Any] | None = None
 
@@ -78,7 +80,9 @@ def _open_storage(
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
         engine = build_engine(settings, lakefs, objects, events, spark.transfer_session)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
-        tasks = SparkPorts(ConnectExecutions(objects, spark.open), objects) if spark.open else None
+        tasks = None
+        if spark.open is not None:
+            tasks = SparkPorts(ConnectExecutions(objects, spark.open, spark.end), objects)
         yield StoragePorts(lake, workspaces, tasks)
 
 
@@ -91,19 +95,19 @@ def build_engine(
     lakefs: LakeFSConnection,
     store: LakeFSObjects,
     events: EventSink,
-    session: Callable[[], Any] | None = None,
+    transfer_session: Callable[[], Any] | None = None,
 ) -> TransferEngine:
-    """Build the engine of this process and, with a session, Spark's for what is large."""
+    """Build the in-process engine and, with a session, the Spark engine for large workspaces."""
     in_process = Engine(store, threads=settings.transfer_threads)
-    if session is None:
+    if transfer_session is None:
         return in_process
     # Imported here: a worker without Spark need not load pyarrow.
     from perago.transfer.on_spark.engine import SparkEngine
 
-    on_spark = SparkEngine(store, LakeFSStoreSerializer(lakefs), session, events)
+    on_spark = SparkEngine(store, LakeFSStoreSerializer(lakefs), transfer_session, events)
     return ChosenBySize(in_process, on_spark, spark_threshold(settings))
 
 
 def spark_threshold(settings: Settings) -> Threshold:
-    """From which size on Spark moves a workspace."""
+    """Build the size from which on Spark moves a workspace."""
     return Threshold(settings.spark_min_objects, settings.spark_min_bytes)

@@ -39,7 +39,7 @@ class Assignment(_Message):
 class PhaseReported(_Message):
     """Executor: a phase event."""
 
-    kind: Literal["told"] = "told"
+    kind: Literal["phase_reported"] = "phase_reported"
     action: str
     phase: str
     seconds: float | None
@@ -49,13 +49,13 @@ class PhaseReported(_Message):
 class MayProceed(_Message):
     """Executor, at every fence: may I go on?"""
 
-    kind: Literal["may_i"] = "may_i"
+    kind: Literal["may_proceed"] = "may_proceed"
 
 
-class Answer(_Message):
+class ProceedDecision(_Message):
     """Supervisor: go on, or stop here."""
 
-    kind: Literal["answer"] = "answer"
+    kind: Literal["proceed_decision"] = "proceed_decision"
     go: bool
     why: str = ""
 
@@ -63,13 +63,13 @@ class Answer(_Message):
 class SparkRequested(_Message):
     """Executor: this attempt needs Spark; where is it?"""
 
-    kind: Literal["want_spark"] = "want_spark"
+    kind: Literal["spark_requested"] = "spark_requested"
 
 
 class SparkAddress(_Message):
     """Supervisor: there, or nowhere and why."""
 
-    kind: Literal["spark_at"] = "spark_at"
+    kind: Literal["spark_address"] = "spark_address"
     # It carries a token, so it travels on this line only.
     remote: str | None = Field(default=None, repr=False)
     why: str = ""
@@ -88,7 +88,7 @@ Message = (
     | Assignment
     | PhaseReported
     | MayProceed
-    | Answer
+    | ProceedDecision
     | SparkRequested
     | SparkAddress
     | Finished

@@ -27,7 +27,7 @@ from perago.spark.runtime import SparkRuntime
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
-from perago.worker.report import Delivered, Progress, event_line, hand_back, report
+from perago.worker.report import Progress, Reported, hand_back, report, task_log
 
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
@@ -48,7 +48,7 @@ class WorkerContext:
 
     conductor: ConductorAttempts
     # A client of its own, with short timeouts and no retries: joining a heartbeat is bounded.
-    pulse: ConductorAttempts
+    heartbeat_client: ConductorAttempts
     lake: LakeFSControl | None
     root: Path
     domain: str | None
@@ -71,7 +71,9 @@ class WorkerContext:
         lease = delivery.response_timeout_seconds or 3 * _LONGEST_HEARTBEAT
         budget = definition.controls.publish_budget
         wanted = budget.heartbeat_interval_seconds if budget else _LONGEST_HEARTBEAT
-        return Heartbeat(self.pulse, delivery.claim, min(lease / 3, wanted, _LONGEST_HEARTBEAT))
+        return Heartbeat(
+            self.heartbeat_client, delivery.claim, min(lease / 3, wanted, _LONGEST_HEARTBEAT)
+        )
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -94,9 +96,9 @@ class WorkerContext:
 
     def progress(self, delivery: Delivery) -> Progress:
         """Where a running attempt's partitions are told."""
-        return Progress(partial(self.pulse.log, delivery.claim.attempt.task_id))
+        return Progress(partial(self.heartbeat_client.log, delivery.claim.attempt.task_id))
 
-    def settle(
+    def conclude(
         self,
         delivery: Delivery,
         definition: TaskDefinition,
@@ -171,7 +173,7 @@ class WorkerContext:
             self.metrics.undelivered(name)
             self._log_loss("result_not_delivered", error, outcome=repr(outcome))
             return
-        if delivered is Delivered.STALE:
+        if delivered is Reported.STALE:
             self.metrics.stale(name)
         elif isinstance(outcome, Failed) and outcome.code == ExecutorDiedError.code:
             self.metrics.died(name)
@@ -180,19 +182,7 @@ class WorkerContext:
         _log_outcome(outcome, delivered)
 
 
-def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
-    """What the Conductor task log keeps of an attempt: its phases and, if it failed, why."""
-    timed = (event for event in events if event.seconds is not None)
-    # Partitions were told while the attempt ran.
-    phases = [event_line(event) for event in timed if event.action != "partition_done"]
-    lines = ["\n".join(phases)] if phases else []
-    if isinstance(outcome, Failed):
-        lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
-        lines.append(outcome.trace)
-    return lines
-
-
-def _log_outcome(outcome: Outcome, delivered: Delivered) -> None:
+def _log_outcome(outcome: Outcome, delivered: Reported) -> None:
     if isinstance(outcome, Completed):
         _log.info("attempt_completed", delivered=delivered.value)
         return

@@ -30,13 +30,13 @@ from perago.wiring.connections import conductor_connection
 from perago.wiring.jobs import build_job
 from perago.wiring.ports import SparkAccess, open_ports
 from perago.worker.channel import (
-    Answer,
     Assignment,
     Channel,
     ChannelClosedError,
     Finished,
     MayProceed,
     PhaseReported,
+    ProceedDecision,
     Ready,
     SparkAddress,
     SparkRequested,
@@ -53,11 +53,11 @@ class Line:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.assignments: queue.Queue[Assignment] = queue.Queue()
-        self._answers: queue.Queue[Answer] = queue.Queue()
+        self._decisions: queue.Queue[ProceedDecision] = queue.Queue()
         self._spark: queue.Queue[SparkAddress] = queue.Queue()
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
-    def tell(self, event: PhaseEvent) -> None:
+    def report_phase(self, event: PhaseEvent) -> None:
         self._channel.send(
             PhaseReported(
                 action=event.action,
@@ -67,11 +67,11 @@ class Line:
             )
         )
 
-    def ask(self) -> None:
+    def ask_to_proceed(self) -> None:
         """Ask the supervisor whether this attempt may go on; no answer means no."""
         try:
             self._channel.send(MayProceed())
-            answer = self._answers.get(timeout=_ANSWER_SECONDS)
+            answer = self._decisions.get(timeout=_ANSWER_SECONDS)
         except (ChannelClosedError, queue.Empty):
             raise StaleAttemptError("the supervisor of this executor is gone") from None
         if not answer.go:
@@ -94,8 +94,8 @@ class Line:
                 message = self._channel.receive(None)
                 if isinstance(message, Assignment):
                     self.assignments.put(message)
-                elif isinstance(message, Answer):
-                    self._answers.put(message)
+                elif isinstance(message, ProceedDecision):
+                    self._decisions.put(message)
                 elif isinstance(message, SparkAddress):
                     self._spark.put(message)
         except ChannelClosedError:
@@ -110,7 +110,7 @@ class SupervisedAttempts:
         self._line = line
 
     def read(self, task_id: str) -> AttemptSnapshot:
-        self._line.ask()
+        self._line.ask_to_proceed()
         return self._attempts.read(task_id)
 
     def renew(self, claim: Claim) -> None:
@@ -133,11 +133,12 @@ def main(descriptor: int, targets: list[str], *, moves_on_spark: bool) -> None:
     settings = load_settings()
     configure_logs(settings)
     attempts = ConductorAttempts(conductor_connection(settings))
-    access = SparkAccess(spark.open, spark.session if moves_on_spark else None)
+    transfer = spark.transfer_session if moves_on_spark else None
+    access = SparkAccess(spark.open, spark.end, transfer)
     with open_ports(
         settings,
         attempts=SupervisedAttempts(attempts, line),
-        events=line.tell,
+        events=line.report_phase,
         with_lakefs=needs_lakefs,
         spark=access,
     ) as ports:

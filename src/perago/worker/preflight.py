@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
 from perago.lakefs.control import LakeFSControl
+from perago.operations import registration
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
 from perago.spark import child
 from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.drift import breaks_contract, compare_taskdefs, updated_taskdef
-from perago.tasks.taskdef import build_taskdef, taskdef_warnings
+from perago.tasks.taskdef import taskdef_warnings
+from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
 
 # A cluster may have to start its executors for the first function.
@@ -69,19 +70,19 @@ def preflight(
 
 
 def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> None:
-    """Ask somebody else's server; make sure that an own one could be started."""
+    """Probe an external server; make sure that a managed one could be started."""
     try:
         if isinstance(spark, ManagedSpark):
             java.find(java.SPARK)
             spark_jars.find_or_fetch(Cache.of_user())
             return
         request = {"remote": spark.remote.get_secret_value()}
-        answer = child.ask("perago.spark.probe", request, seconds=_PROBE_SECONDS)
+        reply = child.ask(spark_probe, request, seconds=_PROBE_SECONDS)
     except PeragoError as error:
         findings.add(error)
         return
-    if answer["problems"]:
-        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in answer["problems"]]
+    if reply["problems"]:
+        findings.settings += [f"SPARK_REMOTE: {problem}" for problem in reply["problems"]]
         findings.hints.append("Have the server's operator set what docs/spark.md lists.")
 
 
@@ -118,22 +119,18 @@ def _check_taskdefs(
 def _check_taskdef(
     conductor: ConductorTaskDefs, definition: TaskDefinition, findings: Findings, *, register: bool
 ) -> None:
-    name, defined = definition.name, build_taskdef(definition)
-    registered = conductor.get(name)
+    name = definition.name
     if register:
-        if registered is None or compare_taskdefs(defined, registered):
-            taskdef = updated_taskdef(defined, registered) if registered else defined
-            conductor.put(taskdef, exists=registered is not None)
+        registration.register(conductor, definition)
         return
-    if registered is None:
+    found = registration.compare_with_conductor(conductor, definition)
+    if found.differences is None:
         findings.settings.append(f"task {name!r} is not registered in Conductor")
         findings.hints.append("Run `perago register MODULE`, or start with --register.")
         return
-    differences = compare_taskdefs(defined, registered)
-    if breaks_contract(differences):
-        paths = ", ".join(difference.path for difference in differences)
+    paths = ", ".join(difference.path for difference in found.differences)
+    if found.is_error:
         findings.settings.append(f"task {name!r} is registered with another contract: {paths}")
         findings.hints.append("Run `perago register MODULE`, or start with --register.")
-    elif differences:
-        paths = ", ".join(difference.path for difference in differences)
+    elif found.differences:
         findings.warnings.append(f"task {name!r} was tuned in Conductor: {paths}")

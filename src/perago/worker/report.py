@@ -1,21 +1,24 @@
-"""Posting an outcome without ever posting over somebody else's claim."""
+"""Report to Conductor: the outcome of an attempt, its progress and its task log.
+
+Nothing is ever posted over another claim.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import structlog
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from perago.errors import BackendError, BackendUnavailableError, StaleAttemptError
-from perago.protocol.events import PhaseEvent
+from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
-from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import AttemptSnapshot
+from perago.retry import retrying
 
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
@@ -30,7 +33,7 @@ class Reporting(Protocol):
     def hand_back(self, claim: Claim) -> None: ...
 
 
-class Delivered(StrEnum):
+class Reported(StrEnum):
     """What became of an outcome."""
 
     POSTED = "posted"
@@ -39,7 +42,7 @@ class Delivered(StrEnum):
 
 def report(
     conductor: Reporting, claim: Claim, outcome: Outcome, logs: list[str], *, seconds: float
-) -> Delivered:
+) -> Reported:
     """Post an outcome, trying again within ``seconds``; raises if Conductor stays away.
 
     Conductor checks no claim on an update: a late FAILED of an old execution would end the live
@@ -47,28 +50,28 @@ def report(
     may have been taken.
     """
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in _retrying(seconds):
+    for attempt in retrying(seconds):
         with attempt:
             fresh = conductor.read(claim.attempt.task_id)
             if (fresh.status, fresh.worker_id) == (wanted, claim.token):
-                return Delivered.POSTED
+                return Reported.POSTED
             if not _is_ours(claim, fresh):
-                return Delivered.STALE
+                return Reported.STALE
             conductor.complete(claim, outcome, logs)
             if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
                 raise BackendUnavailableError("Conductor took the result and did not store it")
-            return Delivered.POSTED
+            return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
 
 
-def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Delivered:
+def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
     """Put an attempt back into Conductor's queue without burning a retry."""
-    for attempt in _retrying(seconds):
+    for attempt in retrying(seconds):
         with attempt:
             if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
-                return Delivered.STALE
+                return Reported.STALE
             conductor.hand_back(claim)
-            return Delivered.POSTED
+            return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
 
 
@@ -78,15 +81,6 @@ def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
     except StaleAttemptError:
         return False
     return True
-
-
-def _retrying(seconds: float) -> Retrying:
-    return Retrying(
-        retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop_after_delay(seconds),
-        wait=wait_random_exponential(multiplier=0.2, max=3),
-        reraise=True,
-    )
 
 
 def event_line(event: PhaseEvent) -> str:
@@ -127,3 +121,20 @@ class Progress:
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))
         self._posted_at = self._clock()
+
+
+def task_log(events: Sequence[PhaseEvent], outcome: Outcome) -> list[str]:
+    """What the Conductor task log keeps of an attempt: its phases and, if it failed, why."""
+    timed = (event for event in events if event.seconds is not None)
+    # Partitions were told while the attempt ran.
+    phases = [event_line(event) for event in timed if event.action != "partition_done"]
+    lines = ["\n".join(phases)] if phases else []
+    lines += [
+        f"{event.action}: {event.details.get('message') or event.details}"
+        for event in events
+        if event.action in WARNINGS
+    ]
+    if isinstance(outcome, Failed):
+        lines.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
+        lines.append(outcome.trace)
+    return lines

@@ -75,14 +75,16 @@ def _open_context(
     connection = conductor_connection(settings)
     conductor = ConductorAttempts(connection)
     closing.callback(conductor.close)
-    pulse = ConductorAttempts(replace(connection, read_timeout=_PULSE_TIMEOUT), tries=1)
-    closing.callback(pulse.close)
+    heartbeat_client = ConductorAttempts(replace(connection, read_timeout=_PULSE_TIMEOUT), tries=1)
+    closing.callback(heartbeat_client.close)
     lake = None
     if any(definition.workspace is not None for definition in definitions):
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
     metrics = WorkerMetrics(definition.name for definition in definitions)
-    return WorkerContext(conductor, pulse, lake, settings.workspace_root, domain, metrics)
+    return WorkerContext(
+        conductor, heartbeat_client, lake, settings.workspace_root, domain, metrics
+    )
 
 
 def _sweep(settings: Settings) -> None:

@@ -22,12 +22,12 @@ from perago.protocol.outcome import Outcome, failure_of
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.worker.channel import (
-    Answer,
     Assignment,
     ChannelClosedError,
     Finished,
     MayProceed,
     PhaseReported,
+    ProceedDecision,
     SparkAddress,
     SparkRequested,
 )
@@ -38,18 +38,16 @@ from perago.worker.report import Progress
 _POLL_MS = 1000
 _TICK_SECONDS = 0.1
 _PAUSE_AFTER_OUTAGE = 1.0
-_log = structlog.get_logger(__name__)
-
-
 _LONGEST_PAUSE = 30.0
 # A publish step is bounded by its own request timeouts; this is for one that hangs all the same.
 _LONGEST_PUBLISH_SECONDS = 300.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
 _PUBLISHING = frozenset({"second_fence", "publish"})
+_log = structlog.get_logger(__name__)
 
 
 class Slot:
-    """Polls, hands to its executor, watches, and settles; until the worker drains."""
+    """Polls, assigns to its executor, watches and reports, until the worker drains."""
 
     def __init__(
         self,
@@ -57,7 +55,7 @@ class Slot:
         context: WorkerContext,
         definitions: Mapping[str, TaskDefinition],
         targets: Sequence[str],
-        stops: Stops,
+        stops: StopSignals,
     ) -> None:
         self._number = number
         self._context = context
@@ -67,7 +65,7 @@ class Slot:
         self._turn = number
         self._executor: ExecutorProcess | None = None
         self._deaths = 0
-        self.running: Watched | None = None
+        self.running: RunningAttempt | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -146,16 +144,20 @@ class Slot:
         ):
             _log.info("attempt_claimed", slot=self._number)
             with self._context.heartbeat(delivery, definition) as heartbeat:
-                self.running = running = Watched(execution, definition, heartbeat)
+                self.running = running = RunningAttempt(execution, definition, heartbeat)
                 progress = self._context.progress(delivery)
                 ending = self._watch(executor, running, delivery, progress)
                 progress.flush()
             # The heartbeat is joined: one in flight could overwrite a completion.
-            self._context.settle(delivery, definition, running.events, ending)
+            self._context.conclude(delivery, definition, running.events, ending)
             self.running = None
 
     def _watch(
-        self, executor: ExecutorProcess, running: Watched, delivery: Delivery, progress: Progress
+        self,
+        executor: ExecutorProcess,
+        running: RunningAttempt,
+        delivery: Delivery,
+        progress: Progress,
     ) -> Outcome | Stopped:
         """Watch one attempt until it has an outcome or must be stopped."""
         name, channel = running.definition.name, executor.channel
@@ -165,25 +167,25 @@ class Slot:
             while True:
                 message = channel.receive(_TICK_SECONDS)
                 if isinstance(message, PhaseReported):
-                    event = running.note(message)
+                    event = running.record(message)
                     self._context.observe(name, event)
                     progress.note(event)
                 elif isinstance(message, MayProceed):
-                    channel.send(running.answer(self._stops))
+                    channel.send(running.decide(self._stops))
                 elif isinstance(message, SparkRequested):
                     channel.send(self._find_spark(running))
                 elif isinstance(message, Finished):
                     self._deaths = 0
                     return message.outcome
                 elif message is None and not executor.is_alive():
-                    return self._bury(executor, running, delivery)
+                    return self._fail_for_dead_executor(executor, running, delivery)
                 reason = running.reason_to_stop(self._stops)
                 if reason is not None:
                     return self._stop(executor, running, delivery, reason)
         except ChannelClosedError:
-            return self._bury(executor, running, delivery)
+            return self._fail_for_dead_executor(executor, running, delivery)
 
-    def _find_spark(self, running: Watched) -> SparkAddress:
+    def _find_spark(self, running: RunningAttempt) -> SparkAddress:
         """Where Spark is. The first who asks starts it, which takes a while."""
         running.uses_spark = True
         try:
@@ -197,7 +199,7 @@ class Slot:
     def _stop(
         self,
         executor: ExecutorProcess,
-        running: Watched,
+        running: RunningAttempt,
         delivery: Delivery,
         reason: Stopped | BodyTimeoutError,
     ) -> Outcome | Stopped:
@@ -207,14 +209,16 @@ class Slot:
         self._clear(running, delivery)
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
-    def _bury(self, executor: ExecutorProcess, running: Watched, delivery: Delivery) -> Outcome:
+    def _fail_for_dead_executor(
+        self, executor: ExecutorProcess, running: RunningAttempt, delivery: Delivery
+    ) -> Outcome:
         how = executor.reap()
         self._executor = None
         self._deaths += 1
         self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 
-    def _clear(self, running: Watched, delivery: Delivery) -> None:
+    def _clear(self, running: RunningAttempt, delivery: Delivery) -> None:
         self._context.clear(
             running.execution,
             delivery,
@@ -223,7 +227,7 @@ class Slot:
         )
 
 
-class Pulse(Protocol):
+class LeaseState(Protocol):
     """As much of a heartbeat as decisions need."""
 
     @property
@@ -236,7 +240,7 @@ def pause_after(deaths: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
+class StopSignals:
     """How a worker is asked to stop: first no new work, then no work at all."""
 
     draining: Event = field(default_factory=Event)
@@ -244,41 +248,44 @@ class Stops:
 
 
 @dataclass
-class Watched:
+class RunningAttempt:
     """One attempt under supervision."""
 
     execution: Execution
     definition: TaskDefinition
-    heartbeat: Pulse
+    heartbeat: LeaseState
     phase: str = "attempt"
     events: list[PhaseEvent] = field(default_factory=list)
     publishing_since: float | None = None
     body_deadline: float | None = None
     uses_spark: bool = False
 
-    def note(self, told: PhaseReported) -> PhaseEvent:
+    def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""
-        event = PhaseEvent(told.action, told.phase, told.seconds, told.details)
+        event = PhaseEvent(reported.action, reported.phase, reported.seconds, reported.details)
         self.events.append(event)
-        if told.action == "phase_started":
-            self.phase = told.phase
-        if told.phase == "body":
+        if reported.action == "phase_started":
+            self.phase = reported.phase
+        if reported.phase == "body":
             seconds = self.definition.controls.timeout.body_seconds
-            begins = told.action == "phase_started"
+            begins = reported.action == "phase_started"
             self.body_deadline = time.monotonic() + seconds if begins and seconds else None
         return event
 
-    def answer(self, stops: Stops) -> Answer:
-        """May it go on past a fence? Saying yes before publishing is a promise to wait."""
+    def decide(self, stops: StopSignals) -> ProceedDecision:
+        """Decide whether the attempt may proceed past a fence.
+
+        Saying yes before publishing is a promise to wait for the outcome.
+        """
         if self.heartbeat.is_lost:
-            return Answer(go=False, why="its lease is lost")
+            return ProceedDecision(go=False, why="its lease is lost")
         if stops.now.is_set():
-            return Answer(go=False, why="the worker stops")
+            return ProceedDecision(go=False, why="the worker stops")
         if self.phase in _PUBLISHING and self.publishing_since is None:
             self.publishing_since = time.monotonic()
-        return Answer(go=True)
+        return ProceedDecision(go=True)
 
-    def reason_to_stop(self, stops: Stops) -> Stopped | BodyTimeoutError | None:
+    def reason_to_stop(self, stops: StopSignals) -> Stopped | BodyTimeoutError | None:
         """Why it must end now, or None."""
         now = time.monotonic()
         if self.publishing_since is not None:

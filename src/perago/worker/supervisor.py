@@ -12,7 +12,7 @@ import structlog
 
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
-from perago.worker.slot import Slot, Stops
+from perago.worker.slot import Slot, StopSignals
 
 _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
@@ -35,7 +35,7 @@ class Supervisor:
     ) -> None:
         self._context = context
         self._grace = grace_seconds
-        self._stops = Stops()
+        self._stops = StopSignals()
         by_name = {definition.name: definition for definition in definitions}
         self._slots = [
             Slot(number, context, by_name, targets, self._stops) for number in range(slots)

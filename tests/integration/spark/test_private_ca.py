@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,14 @@ from perago.connections import Authorities, LakeFSConnection
 from perago.errors import BackendError, ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import GatewayClient, LakeFSObjects
+from perago.lakefs.store_serializer import LakeFSStoreSerializer
+from perago.protocol.events import PhaseEvent
+from perago.protocol.workspace import StagingBranch
 from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
 from perago.spark.session import close_session, open_session
+from perago.transfer.inventory import Source
+from perago.transfer.on_spark.engine import SparkEngine
 from perago.wiring.connections import lakefs_connection
 from support.connect import Serve
 from support.real_world import SEED, RealWorld
@@ -59,7 +66,7 @@ def test_every_client_of_lakefs_trusts_the_authority_that_is_named(
 def test_without_it_nobody_does(front: Front, endpoints: dev.Endpoints, world: RealWorld) -> None:
     lakefs = endpoints.lakefs
     secret = SecretStr(lakefs.secret_access_key)
-    connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, patience=1.0)
+    connection = LakeFSConnection(front.url, lakefs.access_key_id, secret, retry_seconds=1.0)
     control = LakeFSControl(connection)
     with pytest.raises(BackendError):
         control.check_access()
@@ -96,6 +103,41 @@ def test_spark_trusts_it_too(
     rows = session.read.text(f"s3a://{world.repository}/main/data/a.txt").collect()
     close_session(session)
     assert [row.value for row in rows] == ["alpha"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark_moves_a_workspace_through_it_where_the_file_does_not_exist(
+    front: Front, endpoints: dev.Endpoints, world: RealWorld, serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "authority.pem"
+    file.write_bytes(front.ca_bundle.read_bytes())
+    connection = lakefs_connection(settings(front, endpoints))
+    server = serve(ConnectSettings("tls-transfer", connection, "local[1]"))
+    private = replace(connection, authorities=Authorities.read(file))
+    # Tasks on other machines have only the text.
+    file.unlink()
+    staging = StagingBranch(world.repository, "staged-through-tls")
+    world.servers.control.create_branch(staging, world.ref)
+    data = tmp_path / "attempt" / "data"
+    data.mkdir(parents=True)
+    events: list[PhaseEvent] = []
+    session = open_session(server.remote, uuid.uuid4().hex)
+    with closing(LakeFSObjects(private)) as objects:
+        engine = SparkEngine(
+            objects, LakeFSStoreSerializer(private), lambda: session, events.append
+        )
+        try:
+            fetched = engine.fetch(Source(world.repository, world.ref, "data"), data)
+            assert (data / "a.txt").read_text() == "alpha"
+            (data / "a.txt").write_text("changed")
+            (data / "sub" / "b.txt").unlink()
+            engine.stage(fetched.changes(0), staging, data)
+        finally:
+            close_session(session)
+    assert {event.phase for event in events} == {"download", "diff", "stage"}
+    listing = world.servers.objects.list(world.repository, staging.branch, "data/")
+    assert [(item.key, item.size) for item in listing] == [("data/a.txt", 7)]
 
 
 def test_a_file_without_a_certificate_is_a_configuration_error(tmp_path: Path) -> None:

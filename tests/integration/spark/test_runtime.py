@@ -188,8 +188,8 @@ from perago.connections import LakeFSConnection
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from perago.spark.runtime import ManagedRuntime
 endpoint, key, secret = json.loads(sys.stdin.readline())
-gateway = LakeFSConnection(endpoint, key, SecretStr(secret))
-ManagedRuntime(ConnectSettings("test", gateway, "local[1]", SMALL_JOBS)).remote(lambda: False)
+lakefs = LakeFSConnection(endpoint, key, SecretStr(secret))
+ManagedRuntime(ConnectSettings("test", lakefs, "local[1]", SMALL_JOBS)).remote(lambda: False)
 print("up", flush=True)
 time.sleep(300)
 """

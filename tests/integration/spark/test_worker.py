@@ -1,4 +1,4 @@
-"""``perago start`` with Spark tasks: one lazy server per worker, and checks of foreign ones."""
+"""``perago start`` with Spark tasks: one lazy server per worker, and checks of external ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def start_with(site: WorkerSite, remote: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
+def test_an_external_server_that_lacks_settings_is_refused_by_their_names(
     spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:
     broken = {
@@ -82,7 +82,7 @@ def test_a_foreign_server_that_lacks_settings_is_refused_by_their_names(
 
 
 @pytest.mark.slow
-def test_a_foreign_server_with_wrong_credentials_is_refused(
+def test_an_external_server_with_wrong_credentials_is_refused(
     spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:
     wrong = replace(connection, secret_access_key=SecretStr("not-the-secret"))
@@ -93,7 +93,7 @@ def test_a_foreign_server_with_wrong_credentials_is_refused(
     assert "LakeFS refused the credentials of fs.s3a" in done.stderr
 
 
-def test_a_foreign_server_that_is_not_there_is_a_server_s_error(spark_site: WorkerSite) -> None:
+def test_an_external_server_that_is_not_there_is_a_server_s_error(spark_site: WorkerSite) -> None:
     port = loopback.choose(["nobody"], {})["nobody"]
     done = start_with(spark_site, f"sc://localhost:{port}")
     assert done.returncode == 3, done.stderr

@@ -92,8 +92,8 @@ def test_a_job_left_running_is_interrupted_and_its_leftovers_are_removed(
     assert isinstance(outcome, Completed), outcome
     threads[0].join(timeout=30)
     assert not threads[0].is_alive()
-    [settled] = [e for e in world.events if (e.action, e.phase) == ("phase_ended", "settle")]
-    assert settled.details["interrupted"] == 1
+    [ended] = [e for e in world.events if (e.action, e.phase) == ("phase_ended", "end_operations")]
+    assert ended.details["interrupted"] == 1
     assert not [key for key in world.paths() if "slow" in key]
     assert world.rows("data/clean") == CLEAN
     world.assert_tidy()

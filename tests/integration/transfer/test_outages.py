@@ -145,7 +145,7 @@ def test_a_lakefs_that_stays_away_fails_in_bounded_time(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    away = filled.through(address, patience=1.0)
+    away = filled.through(address, retry_seconds=1.0)
     with pytest.raises(BackendUnavailableError) as caught:
         REQUESTS[request_name](away, source)
     assert "LakeFS" in str(caught.value)
@@ -157,7 +157,7 @@ def test_a_lakefs_that_answers_503_for_ever_fails_in_bounded_time(
 ) -> None:
     proxy.refuse(1_000_000)
     with pytest.raises(BackendUnavailableError, match="503"):
-        REQUESTS[request_name](filled.through(proxy.endpoint, patience=1.0), source)
+        REQUESTS[request_name](filled.through(proxy.endpoint, retry_seconds=1.0), source)
     assert len(proxy.requests) > 1
 
 
@@ -167,7 +167,9 @@ def test_a_silent_server_does_not_block_for_ever(
 ) -> None:
     """Every request has a timeout, and their repetition has an end."""
     proxy.keep_still(1_000_000)
-    silent = filled.through(proxy.endpoint, connect_timeout=0.5, read_timeout=0.5, patience=1.0)
+    silent = filled.through(
+        proxy.endpoint, connect_timeout=0.5, read_timeout=0.5, retry_seconds=1.0
+    )
     with pytest.raises(BackendUnavailableError):
         REQUESTS[request_name](silent, source)
 
@@ -228,7 +230,7 @@ def test_no_secret_is_in_the_error_of_an_outage(
 ) -> None:
     proxy.refuse(1_000_000)
     with pytest.raises(BackendUnavailableError) as caught:
-        REQUESTS[request_name](filled.through(proxy.endpoint, patience=0.1), source)
+        REQUESTS[request_name](filled.through(proxy.endpoint, retry_seconds=0.1), source)
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
     _assert_tells_no_secret(told, filled.connection)
 
@@ -257,6 +259,6 @@ def test_a_repository_that_is_not_there_is_said_at_once(
 
 
 def test_an_address_that_is_not_lakefs_is_refused(lake: LakeRepository) -> None:
-    elsewhere = lake.through(lake.connection.server + "/not-the-api", patience=0.5)
+    elsewhere = lake.through(lake.connection.server + "/not-the-api", retry_seconds=0.5)
     with pytest.raises((BackendRefusedError, BackendUnavailableError)):
         _list(elsewhere, Path())

@@ -66,7 +66,7 @@ def test_logs_of_nothing_says_so(tmp_path: Path) -> None:
     assert "lakefs has no log" in done.err
 
 
-def test_up_refuses_a_folder_of_somebody_else(tmp_path: Path) -> None:
+def test_up_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     done = run_perago("dev", "up", "--data-dir", str(tmp_path), folder=tmp_path)
     assert done.code == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr, computed_field
 
-from perago.errors import StaleAttemptError
+from perago.errors import PublishFenceError, StaleAttemptError
 from perago.protocol.job import Job, Policy
 from perago.testing import followed_by
 from support.memory_world import REPOSITORY, Files, InMemoryWorld, Result, completed, failed, writes
@@ -113,13 +113,13 @@ def test_another_iteration_is_not_adopted(world: InMemoryWorld) -> None:
 def test_a_commit_on_top_of_the_publication_prevents_adoption(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     world.commit({"data/person": b"1"})
-    failed(world.run(must_not_run(world), retry), Ran)
+    failed(world.run(must_not_run(world), retry), PublishFenceError)
 
 
 def test_a_copied_record_on_top_of_the_publication_is_not_adopted(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(first(world))
     world.commit({"data/person": b"1"}, world.head.metadata)
-    failed(world.run(must_not_run(world), retry), Ran)
+    failed(world.run(must_not_run(world), retry), PublishFenceError)
 
 
 @pytest.mark.parametrize(

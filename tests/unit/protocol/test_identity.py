@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.protocol.identity import Attempt, Claim, Execution, LogicalTask
+from perago.protocol.identity import (
+    Attempt,
+    Claim,
+    Execution,
+    LogicalTask,
+    parse_staging_name,
+)
 
 ATTEMPT = Attempt(
     workflow_instance_id="w-1",
@@ -28,41 +34,43 @@ def name_of(attempt: Attempt = ATTEMPT, execution_id: str = "e1") -> str:
 
 def test_the_name_says_everything_about_the_execution() -> None:
     assert name_of() == (
-        "perago-staging-nightly-clean_ref-seq-7-iteration-3"
+        "perago-staging-w-1-clean_ref-seq-7-iteration-3"
         "-task-id-0a1b2c3d-0000-4000-8000-000000000001-retry-2-exec-e1"
     )
 
 
-@given(
-    workflow=st.text(max_size=300),
-    reference=st.text(max_size=300),
-    seq=st.integers(0, 10**6),
-    execution_id=st.uuids(),
-)
+@given(reference=st.text(max_size=300), seq=st.integers(0, 10**6), execution_id=st.uuids())
 def test_every_name_is_a_valid_branch_id_of_at_most_240_characters_with_whole_ids(
-    workflow: str, reference: str, seq: int, execution_id: object
+    reference: str, seq: int, execution_id: object
 ) -> None:
-    attempt = replace(ATTEMPT, workflow_name=workflow, reference_name=reference, seq=seq)
+    workflow_id = "4f2c7a90-0000-4000-8000-000000000009"
+    attempt = replace(ATTEMPT, workflow_instance_id=workflow_id, reference_name=reference, seq=seq)
     name = name_of(attempt, str(execution_id))
     assert len(name) <= 240
     assert re.fullmatch(r"[0-9A-Za-z_][-0-9A-Za-z_]*", name)
+    assert name.startswith(f"perago-staging-{workflow_id}-")
     ids = f"task-id-{ATTEMPT.task_id}-retry-2-exec-{execution_id}"
     assert name.endswith(f"-seq-{seq}-iteration-3-{ids}")
+    found = parse_staging_name(name)
+    assert found is not None
+    assert found.is_licence_of(attempt.logical)
 
 
-@pytest.mark.parametrize("field", ["workflow_name", "reference_name"])
-def test_long_names_are_cut_with_a_hash_that_keeps_them_apart(field: str) -> None:
-    one, two = (
-        name_of(replace(ATTEMPT, **{field: "x" * 300 + end}))  # type: ignore[arg-type]
-        for end in ("1", "2")
-    )
-    assert len(one) == len(two) == 240
-    assert one != two
+@given(one=st.text(max_size=100), other=st.text(max_size=100))
+def test_two_steps_never_share_the_prefix_by_which_licences_are_found(one: str, other: str) -> None:
+    prefixes = {
+        replace(ATTEMPT.logical, reference_name=name).staging_prefix for name in (one, other)
+    }
+    assert len(prefixes) == len({one, other})
 
 
-def test_a_short_name_is_not_cut_because_the_other_is_long() -> None:
-    assert "-nightly-" in name_of(replace(ATTEMPT, reference_name="x" * 300))
-    assert "-clean_ref-" in name_of(replace(ATTEMPT, workflow_name="x" * 300))
+def test_a_licence_is_of_one_logical_task_alone() -> None:
+    found = parse_staging_name(name_of())
+    assert found is not None
+    task = ATTEMPT.logical
+    assert found.is_licence_of(task)
+    for change in ({"workflow_instance_id": "w-2"}, {"reference_name": "x"}, {"iteration": 4}):
+        assert not found.is_licence_of(replace(task, **change))
 
 
 def test_two_executions_of_one_claim_have_two_branches() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import NoReturn
 
 import pytest
@@ -12,13 +13,58 @@ from perago.errors import (
     BackendError,
     BackendUnavailableError,
     LostReplyError,
+    NotPublishedError,
     PublishFenceError,
+    StaleAttemptError,
     UnknownOutcomeError,
 )
-from perago.testing import fails, lands_late, reply_lost, request_lost
-from support.memory_world import InMemoryWorld, completed, failed, writes
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.protocol.identity import Execution
+from perago.protocol.licences import is_withdrawn_tag_of
+from perago.protocol.ports import Delivery
+from perago.testing import (
+    fails,
+    followed_by,
+    lands_late,
+    lands_late_resolved,
+    preceded_by,
+    reply_lost,
+    request_lost,
+)
+from perago.testing.faults import Call, Fault
+from support.memory_world import (
+    REPOSITORY,
+    InMemoryWorld,
+    assert_untouched,
+    completed,
+    failed,
+    nothing,
+    writes,
+)
 
 NEW = writes(new=b"new")
+
+
+class Died(BaseException):
+    """The worker is gone with its process."""
+
+
+def die_at_merge(world: InMemoryWorld, delivery: Delivery, fault: Fault) -> None:
+    """An execution dies when its merge was sent: nothing of it reaches a server any more."""
+    with ExitStack() as outages:
+
+        def died(do: Call) -> NoReturn:
+            with suppress(LostReplyError):
+                fault(do)
+            outages.enter_context(world.faults.outage("lake"))
+            raise Died
+
+        world.faults.inject("lake.merge", died)
+        with pytest.raises(Died):
+            world.run(world.job(NEW), delivery)
+    assert len(world.staging_branches) == 1
+    world.clock.advance(60)
+    world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
 
 
 def assert_asked_once(world: InMemoryWorld, call: str, already: int = 0) -> None:
@@ -44,7 +90,7 @@ def test_a_commit_that_did_not_land_is_unknown_and_kept(world: InMemoryWorld) ->
 
 def test_a_commit_that_nobody_can_look_for_is_unknown_and_kept(world: InMemoryWorld) -> None:
     world.faults.inject("lake.commit", reply_lost)
-    world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")))
+    world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=1)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
     assert len(world.staging_branches) == 1
 
@@ -59,34 +105,111 @@ def test_a_merge_whose_reply_was_lost_is_found_at_head(world: InMemoryWorld) -> 
 
 
 def test_a_merge_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
-    world.faults.inject("lake.merge", lands_late(world.clock, 3))
+    world.faults.inject("lake.merge", lands_late_resolved(world.clock, 3))
     completed(world.run(world.job(NEW)))
     assert_asked_once(world, "lake.merge")
     assert world.staging_branches == []
 
 
-def test_a_merge_that_never_landed_is_unknown_and_kept(world: InMemoryWorld) -> None:
+def test_a_merge_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
-    failed(world.run(world.job(NEW)), UnknownOutcomeError)
+    failed(world.run(world.job(NEW)), NotPublishedError)
     assert world.head.id == world.ref
-    assert len(world.staging_branches) == 1
+    assert world.staging_branches == []
+    assert [tag.startswith("perago-withdrawn-") for tag in world.tags] == [True]
     assert_asked_once(world, "lake.merge")
 
 
-def test_a_merge_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
+def test_a_merge_that_arrives_after_its_licence_was_withdrawn_never_lands(
     world: InMemoryWorld,
 ) -> None:
     delivery = world.deliver()
     world.faults.inject("lake.merge", lands_late(world.clock, 30))
-    failed(world.run(world.job(NEW), delivery), UnknownOutcomeError)
+    failed(world.run(world.job(NEW), delivery), NotPublishedError)
     world.clock.advance(60)
-    late = world.head
-    assert late.first_parent == world.ref
+    assert world.head.id == world.ref
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
     completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
-    assert list(world.tags.values()) == [late.id]
+
+
+@pytest.mark.parametrize("body", [writes(b=b"2"), nothing], ids=["changed", "unchanged"])
+@pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
+def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None], hard: bool
+) -> None:
+    """A proxy gave the merge up, the worker died, and the request arrives after the retry."""
+    if hard:
+        world.ref = world.commit({ACTION_PATH: ACTION_TEXT.encode()}).id
+    die_at_merge(world, world.deliver(), lands_late(world.clock, 90))
+    output = completed(world.run(world.job(body), world.claim()))
+    after = world.contents()
+    world.clock.advance(120)
+    assert world.contents() == after
+    assert output["workspace"]["ref"] == world.head.id
+    assert "data/new" not in after
+    assert world.staging_branches == []
+
+
+def test_a_dead_executions_merge_that_is_just_landing_is_waited_for(world: InMemoryWorld) -> None:
+    """A no-op that did not wait would complete just before the commit appears."""
+    die_at_merge(world, world.deliver(), lands_late_resolved(world.clock, 62))
+    output = completed(world.run(world.job(nothing), world.claim()))
+    world.clock.advance(120)
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_a_merge_that_is_landing_is_waited_for_though_its_dead_owner_withdrew_its_licence(
+    world: InMemoryWorld,
+) -> None:
+    """Only the tag of the withdrawal is left to tell of it."""
+    delivery = world.deliver()
+    world.faults.inject("lake.merge", lands_late_resolved(world.clock, 62))
+    with ExitStack() as outages:
+
+        def died(_: Call) -> NoReturn:
+            outages.enter_context(world.faults.outage("lake"))
+            raise Died
+
+        world.faults.inject("lake.get_head", died, skip=2)
+        with pytest.raises(Died):
+            world.run(world.job(NEW), delivery)
+    assert world.staging_branches == []
+    world.clock.advance(60)
+    world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
+    output = completed(world.run(world.job(nothing), world.claim()))
+    world.clock.advance(120)
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_an_empty_licence_leaves_its_tag_too(world: InMemoryWorld) -> None:
+    """The relocation back of a dead no-op may still be landing."""
+    delivery = world.deliver()
+    dead = Execution(delivery.claim, "dead")
+    world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
+    completed(world.run(world.job(nothing), delivery))
+    (tag,) = world.tags
+    assert is_withdrawn_tag_of(delivery.claim.attempt.logical, tag)
+
+
+def test_an_execution_whose_licence_was_withdrawn_is_stale(world: InMemoryWorld) -> None:
+    def withdraw() -> None:
+        (branch,) = world.staging_branches
+        world.lake.repository(REPOSITORY).branches.pop(branch)
+
+    world.faults.inject("lake.merge", preceded_by(withdraw))
+    assert "withdrew" in failed(world.run(world.job(NEW)), StaleAttemptError)
+    assert_untouched(world)
+
+
+def test_a_licence_that_cannot_be_withdrawn_leaves_the_outcome_unknown(
+    world: InMemoryWorld,
+) -> None:
+    world.faults.inject("lake.merge", request_lost)
+    world.faults.inject("lake.delete_branch", fails(BackendUnavailableError("down")))
+    failed(world.run(world.job(NEW)), UnknownOutcomeError)
+    assert len(world.staging_branches) == 1
 
 
 @pytest.mark.parametrize("error", [BackendUnavailableError("down"), BackendDeniedError("no")])
@@ -102,14 +225,15 @@ def test_a_lost_merge_during_a_lasting_failure_is_unknown_and_kept(
 
     world.faults.inject("lake.merge", lost_for_good)
     failed(world.run(world.job(NEW)), UnknownOutcomeError)
-    assert len(world.staging_branches) == 1
+    assert world.staging_branches == []
+    assert [tag.startswith("perago-withdrawn-") for tag in world.tags] == [True]
     assert "data/new" in world.contents()
 
 
 def test_a_lost_merge_during_a_short_outage_is_found_after_it(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", reply_lost)
     for again in range(3):
-        world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=1 + again)
+        world.faults.inject("lake.get_head", fails(BackendUnavailableError("down")), skip=2 + again)
     completed(world.run(world.job(NEW)))
 
 
@@ -137,33 +261,44 @@ def test_a_relocation_back_to_the_input_whose_reply_was_lost_is_found(world: InM
 
 def test_a_relocation_that_lands_while_the_state_is_read_is_found(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
-    world.faults.inject("lake.relocate", lands_late(world.clock, 3))
+    world.faults.inject("lake.relocate", lands_late_resolved(world.clock, 3))
     completed(world.run(world.job(NEW), retry))
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_that_never_landed_is_unknown_and_kept(world: InMemoryWorld) -> None:
+def test_a_relocation_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     head = world.head.id
     world.faults.inject("lake.relocate", request_lost)
-    failed(world.run(world.job(NEW), retry), UnknownOutcomeError)
+    failed(world.run(world.job(NEW), retry), NotPublishedError)
     assert world.head.id == head
-    assert len(world.staging_branches) == 1
+    assert world.staging_branches == []
     assert_asked_once(world, "lake.relocate")
 
 
-def test_a_relocation_that_lands_after_the_client_gave_up_is_replaced_by_the_retry(
-    world: InMemoryWorld,
+@pytest.mark.parametrize("body", [NEW, nothing], ids=["replace", "return"])
+def test_a_relocation_that_arrives_after_its_licence_was_withdrawn_never_lands(
+    world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
     retry = world.publish_and_die(world.job(writes(old=b"old")))
+    head = world.head.id
     world.faults.inject("lake.relocate", lands_late(world.clock, 30))
-    failed(world.run(world.job(NEW), retry), UnknownOutcomeError)
+    failed(world.run(world.job(body), retry), NotPublishedError)
     world.clock.advance(60)
-    assert "data/new" in world.contents()
+    assert world.head.id == head
     world.conductor.decide(retry.claim.attempt.workflow_instance_id)
     completed(world.run(world.job(writes(newer=b"1")), world.claim()))
     assert "data/newer" in world.contents()
     assert "data/new" not in world.contents()
+
+
+def test_a_target_that_moves_before_its_relocation_is_left_alone(world: InMemoryWorld) -> None:
+    """A person commits between the tag and the request: LakeFS would relocate over it."""
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    world.faults.inject("lake.tag", followed_by(lambda: world.commit({"data/theirs": b"1"})))
+    failed(world.run(world.job(NEW), retry), PublishFenceError)
+    assert "data/theirs" in world.contents()
+    assert "lake.relocate" not in world.faults.calls
 
 
 def test_somebody_elses_commit_at_head_does_not_pass_for_our_merge(world: InMemoryWorld) -> None:
@@ -200,6 +335,7 @@ def test_a_cleanup_that_breaks_in_an_unforeseen_way_changes_no_result_either(
 ) -> None:
     world.faults.inject("lake.delete_branch", fails(RuntimeError("a bug")))
     completed(world.run(world.job(NEW)))
-    world.commit({"data/x": b"1"})
+    world.ref = world.head.id
     world.faults.inject("lake.delete_branch", fails(RuntimeError("a bug")))
-    failed(world.run(world.job(NEW)), PublishFenceError)
+    world.faults.inject("objects.write", preceded_by(lambda: world.commit({"data/x": b"1"})))
+    failed(world.run(world.job(writes(more=b"1"))), PublishFenceError)

@@ -64,12 +64,15 @@ def test_a_head_behind_the_input_fails(
 
 @pytest.mark.parametrize("moved", [False, True], ids=["merge", "relocation"])
 def test_a_dirty_target_is_left_alone(world: InMemoryWorld, moved: bool) -> None:
+    delivery = world.deliver()
     if moved:
-        world.commit({"data/a": b"2"})
+        world.abandon({"data/a": b"2"}, delivery)
     head = world.head.id
     target = world.lake.repository(REPOSITORY).branch("main")
     target.uncommitted["data/person"] = StoredObject(b"typing")
-    assert "uncommitted" in failed(world.run(world.job(writes(b=b"2"))), PublishFenceError)
+    assert "uncommitted" in failed(
+        world.run(world.job(writes(b=b"2")), delivery), PublishFenceError
+    )
     assert world.head.id == head
     assert world.contents()["data/person"] == b"typing"
     assert not {"lake.merge", "lake.relocate"} & set(world.faults.calls)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from perago.errors import (
     BackendUnavailableError,
+    InputError,
     MixedPublicationError,
     PublishFenceError,
     StaleAttemptError,
@@ -15,8 +17,11 @@ from perago.errors import (
 from perago.lakefs.fence import ACTION_PATH
 from perago.protocol.job import Policy
 from perago.protocol.outcome import Failed
+from perago.protocol.provenance import assert_replaceable
 from perago.testing import fails, followed_by, preceded_by
 from support.memory_world import REPOSITORY, InMemoryWorld, completed, failed, nothing, writes
+
+Body = Callable[[dict[str, bytes]], None]
 
 
 def test_an_abandoned_publication_is_replaced_and_no_ancestor(world: InMemoryWorld) -> None:
@@ -39,33 +44,78 @@ def test_an_abandoned_publication_is_taken_back_by_a_no_op(world: InMemoryWorld)
     assert list(world.tags.values()) == [abandoned]
 
 
-def test_a_single_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(
+def test_by_head_state_a_foreign_commit_is_replaced_but_stays_reachable_by_its_tag(
     world: InMemoryWorld,
 ) -> None:
+    world.policy = Policy(replacement="head-state")
     foreign = world.commit({"data/a": b"a person"}).id
     completed(world.run(world.job(writes(b=b"2"))))
     assert world.contents()["data/a"] == b"1"
     assert list(world.tags.values()) == [foreign]
 
 
-def test_with_provenance_a_foreign_commit_is_not_replaced(world: InMemoryWorld) -> None:
-    world.policy = Policy(replacement="provenance")
+def test_a_persons_commit_is_not_replaced_and_nothing_is_downloaded(world: InMemoryWorld) -> None:
     foreign = world.commit({"data/a": b"a person"}).id
     for body in (nothing, writes(b=b"2")):
-        failed(world.run(world.job(body)), PublishFenceError)
+        reason = failed(world.run(world.job(body)), PublishFenceError)
+        assert "not by this task: start a new workflow from HEAD" in reason
     assert world.head.id == foreign
     assert world.tags == {}
+    assert "download" not in world.phases()
+
+
+def test_a_persons_commit_that_comes_during_the_body_is_not_replaced(world: InMemoryWorld) -> None:
+    """Nobody published before: the person's commit sits where an abandoned one would."""
+    for body in (nothing, writes(b=b"2")):
+        world.lake.repository(REPOSITORY).branch("main").head = world.ref
+
+        def commit_and(files: dict[str, bytes], then: Body = body) -> None:
+            world.commit({"data/theirs": b"1"})
+            then(files)
+
+        failed(world.run(world.job(commit_and)), PublishFenceError)
+        assert world.contents()["data/theirs"] == b"1"
+
+
+def test_off_replaces_nothing_not_even_the_own_task(world: InMemoryWorld) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    head, world.policy = world.head.id, Policy(replacement="off")
+    assert "replacement is off" in failed(world.run(world.job(nothing), retry), PublishFenceError)
+    assert world.head.id == head
+
+
+def test_a_missing_target_branch_is_an_input_error_before_anything_is_downloaded(
+    world: InMemoryWorld,
+) -> None:
+    delivery = world.deliver(world.payload(branch="nowhere"))
+    assert "no branch 'nowhere'" in failed(world.run(world.job(), delivery), InputError)
+    assert "download" not in world.phases()
+
+
+def test_a_replacement_is_reported_with_the_tag_that_keeps_the_commit(world: InMemoryWorld) -> None:
+    retry = world.publish_and_die(world.job(writes(old=b"old")))
+    abandoned = world.head.id
+    completed(world.run(world.job(writes(new=b"new")), retry))
+    (told,) = world.told("publication_replaced")
+    assert told["abandoned"] == abandoned
+    assert told["tag"] in world.tags
+
+
+def test_a_step_wired_to_the_wrong_input_is_told_which_output_to_take(world: InMemoryWorld) -> None:
+    delivery = world.deliver()
+    completed(world.run(world.job(writes(old=b"old")), delivery))
+    attempt = replace(delivery.claim.attempt, reference_name="report", task_id="task-99")
+    with pytest.raises(PublishFenceError, match=r"give this step \$\{step.output.workspace\}"):
+        assert_replaceable(world.head, attempt, "provenance")
 
 
 def test_with_provenance_the_own_task_is_replaced(world: InMemoryWorld) -> None:
-    world.policy = Policy(replacement="provenance")
     retry = world.publish_and_die(world.job(writes(old=b"old")))
     completed(world.run(world.job(writes(new=b"new")), retry))
     assert "data/new" in world.contents()
 
 
 def test_with_provenance_another_logical_task_is_not_replaced(world: InMemoryWorld) -> None:
-    world.policy = Policy(replacement="provenance")
     completed(world.run(world.job(writes(old=b"old"))))
     head = world.head.id
     other = world.deliver(reference_name="other_step")
@@ -121,8 +171,9 @@ def test_a_rerun_replaces_what_its_first_run_published(world: InMemoryWorld) -> 
 def test_a_head_that_changes_actions_is_never_relocated_over(
     world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
-    head = world.commit({ACTION_PATH: b"on: pre-merge"}).id
-    assert "_lakefs_actions" in failed(world.run(world.job(body)), PublishFenceError)
+    delivery = world.deliver()
+    head = world.abandon({ACTION_PATH: b"on: pre-merge"}, delivery).id
+    assert "_lakefs_actions" in failed(world.run(world.job(body), delivery), PublishFenceError)
     assert world.head.id == head
 
 
@@ -130,12 +181,13 @@ def test_a_head_that_changes_actions_is_never_relocated_over(
 def test_a_protected_target_refuses_the_relocation_and_says_what_to_do(
     world: InMemoryWorld, body: Callable[[dict[str, bytes]], None]
 ) -> None:
-    head = world.commit({"data/a": b"2"}).id
+    delivery = world.deliver()
+    head = world.abandon({"data/a": b"2"}, delivery).id
     world.lake.repository(REPOSITORY).protected.append("main")
-    outcome = world.run(world.job(body))
+    outcome = world.run(world.job(body), delivery)
     failed(outcome, PublishFenceError)
     assert isinstance(outcome, Failed)
-    assert "Start a new workflow" in (outcome.hint or "")
+    assert "A protected branch takes merges" in (outcome.hint or "")
     assert world.head.id == head
 
 

@@ -41,9 +41,10 @@ def test_a_writable_attempt_walks_the_steps_in_order(world: InMemoryWorld) -> No
         "session",
         "pre_guardrails",
         "first_fence",
+        "withdraw",
         "branch",
         "body",
-        "settle",
+        "end_operations",
         "check_result",
         "diff",
         "commit",
@@ -66,7 +67,7 @@ def test_a_read_only_attempt_has_no_output_and_touches_nothing(world: InMemoryWo
     assert found == [{"a": b"1"}]
     failed(world.run(world.spark_job(write_b, read_only=True)), RuntimeError)
     calls = set(world.faults.calls) - {"attempts.poll", "objects.list", "objects.read"}
-    assert calls == {"lake.get_commit", "spark.open", "spark.settle"}
+    assert calls == {"lake.get_commit", "spark.open", "spark.end_operations"}
 
 
 def test_guardrails_look_at_the_input_first_and_at_the_staged_commit_then(
@@ -135,16 +136,16 @@ def test_a_body_that_fails_leaves_nothing_running_and_no_branch(world: InMemoryW
 
     failed(world.run(world.spark_job(body)), TaskTerminalError, "FAILED_WITH_TERMINAL_ERROR")
     calls = world.faults.calls
-    assert calls.index("spark.settle") < calls.index("lake.delete_branch")
-    world.spark.sessions[0].finish()
+    assert calls.index("spark.end_operations") < calls.index("lake.delete_branch")
+    world.spark.opened[0].finish()
     assert late == []
     assert_untouched(world)
 
 
-def test_the_bodys_own_error_is_reported_also_when_spark_cannot_be_settled(
+def test_the_bodys_own_error_is_reported_also_when_sparks_operations_cannot_be_ended(
     world: InMemoryWorld,
 ) -> None:
-    world.faults.inject("spark.settle", fails(BackendUnavailableError("down")))
+    world.faults.inject("spark.end_operations", fails(BackendUnavailableError("down")))
     failed(world.run(world.spark_job(raising(KeyError("mine")))), KeyError)
 
 
@@ -154,19 +155,17 @@ def test_what_the_body_left_running_is_interrupted_before_the_diff(world: InMemo
         space.leave_running(lambda: space.write("late", b"3"))
 
     # Whatever still runs ends just before the diff is asked for: only an interrupt prevents it.
-    world.faults.inject(
-        "objects.uncommitted", preceded_by(lambda: world.spark.sessions[0].finish())
-    )
+    world.faults.inject("objects.uncommitted", preceded_by(lambda: world.spark.opened[0].finish()))
     completed(world.run(world.spark_job(body)))
     assert world.contents() == {"data/a": b"1", "data/b": b"2", "other/x": b"x"}
     calls = world.faults.calls
-    assert calls.index("spark.settle") < calls.index("objects.uncommitted")
-    [settled] = [event for event in world.events if event.details.get("interrupted")]
-    assert (settled.phase, settled.details) == ("settle", {"interrupted": 1})
+    assert calls.index("spark.end_operations") < calls.index("objects.uncommitted")
+    [ended] = [event for event in world.events if event.details.get("interrupted")]
+    assert (ended.phase, ended.details) == ("end_operations", {"interrupted": 1})
 
 
 def test_work_that_cannot_be_ended_fails_the_attempt(world: InMemoryWorld) -> None:
-    world.faults.inject("spark.settle", fails(BackendUnavailableError("still running")))
+    world.faults.inject("spark.end_operations", fails(BackendUnavailableError("still running")))
     failed(world.run(world.spark_job(write_b)), BackendUnavailableError)
     assert_untouched(world)
 

@@ -10,16 +10,19 @@ import pytest
 
 from perago.errors import (
     MixedPublicationError,
+    NotPublishedError,
     PublishFenceError,
     StaleAttemptError,
     UnknownOutcomeError,
 )
+from perago.protocol.identity import Execution
 from perago.protocol.ports import Delivery
 from perago.protocol.record import EXPECTED_HEAD, read_record
 from perago.testing import Faults, followed_by, preceded_by, reply_lost, request_lost
 from perago.testing.faults import Call
 from perago.testing.spark import InMemorySparkWorkspace
 from support.memory_world import (
+    REPOSITORY,
     InMemoryWorld,
     Result,
     assert_untouched,
@@ -56,8 +59,9 @@ def test_at_the_input_no_change_completes_without_a_commit(world: InMemoryWorld)
 
 
 def test_an_abandoned_publication_is_replaced(world: InMemoryWorld) -> None:
-    abandoned = world.commit({"data/a": b"abandoned", "data/left": b"over"}).id
-    output = completed(world.run(world.spark_job(write_b)))
+    delivery = world.deliver()
+    abandoned = world.abandon({"data/a": b"abandoned", "data/left": b"over"}, delivery).id
+    output = completed(world.run(world.spark_job(write_b), delivery))
     assert output["workspace"]["ref"] == world.head.id
     assert world.head.parents == (world.ref,)
     assert world.contents() == PUBLISHED
@@ -65,8 +69,9 @@ def test_an_abandoned_publication_is_replaced(world: InMemoryWorld) -> None:
 
 
 def test_over_an_abandoned_publication_no_change_returns_to_the_input(world: InMemoryWorld) -> None:
-    abandoned = world.commit({"data/a": b"abandoned"}).id
-    output = completed(world.run(world.spark_job(nothing)))
+    delivery = world.deliver()
+    abandoned = world.abandon({"data/a": b"abandoned"}, delivery).id
+    output = completed(world.run(world.spark_job(nothing), delivery))
     assert output["workspace"]["ref"] == world.head.id == world.ref
     assert list(world.tags.values()) == [abandoned]
 
@@ -98,7 +103,7 @@ def test_an_attempt_that_became_stale_in_the_body_publishes_nothing(
     world: InMemoryWorld, body: Body
 ) -> None:
     delivery = world.deliver()
-    world.faults.inject("spark.settle", followed_by(end_workflow(world, delivery)))
+    world.faults.inject("spark.end_operations", followed_by(end_workflow(world, delivery)))
     failed(world.run(world.spark_job(body), delivery), StaleAttemptError)
     assert not {"lake.merge", "lake.relocate"} & set(world.faults.calls)
     assert_untouched(world)
@@ -116,15 +121,36 @@ def test_a_commit_whose_reply_was_lost_is_found_and_checked(world: InMemoryWorld
     assert world.staging_branches == []
 
 
-@pytest.mark.parametrize("call", ["lake.commit", "lake.merge"])
-def test_a_request_that_nobody_can_account_for_is_unknown_and_kept(
-    world: InMemoryWorld, call: str
-) -> None:
-    world.faults.inject(call, request_lost)
+def test_a_commit_that_did_not_land_is_unknown_and_kept(world: InMemoryWorld) -> None:
+    world.faults.inject("lake.commit", request_lost)
     failed(world.run(world.spark_job(write_b)), UnknownOutcomeError)
     assert world.head.id == world.ref
     assert len(world.staging_branches) == 1
     assert world.told("staging_branch_kept")
+
+
+def test_a_merge_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
+    world.faults.inject("lake.merge", request_lost)
+    failed(world.run(world.spark_job(write_b)), NotPublishedError)
+    assert world.head.id == world.ref
+    assert world.staging_branches == []
+
+
+def test_a_retry_withdraws_a_dead_predecessors_licence_and_ends_its_session_first(
+    world: InMemoryWorld,
+) -> None:
+    delivery = world.deliver()
+    dead = Execution(delivery.claim, "dead")
+    world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
+    seen: list[list[str]] = []
+
+    def body(workspace: InMemorySparkWorkspace) -> None:
+        seen.append(list(world.spark.ended))
+        write_b(workspace)
+
+    completed(world.run(world.spark_job(body), delivery))
+    assert seen == [["dead"]]
+    assert world.staging_branches == []
 
 
 def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(
@@ -158,7 +184,7 @@ def test_a_retry_adopts_what_its_dead_predecessor_published(world: InMemoryWorld
         "workspace": {**world.payload()["workspace"], "ref": world.head.id},
         "result": {"text": "the first"},
     }
-    assert len(world.spark.sessions) == 1
+    assert len(world.spark.opened) == 1
 
 
 class Crash(BaseException):
@@ -181,7 +207,7 @@ def calls_of(body: Body, *, abandoned: bool) -> list[tuple[str, int]]:
     world = InMemoryWorld()
     delivery = world.deliver()
     if abandoned:
-        world.commit({"data/a": b"abandoned"})
+        world.abandon({"data/a": b"abandoned"}, delivery)
     begin = len(world.faults.calls)
     completed(world.run(world.spark_job(body), delivery))
     calls = world.faults.calls[begin:]
@@ -206,7 +232,7 @@ def test_after_a_crash_at_any_call_the_retry_publishes_its_own_result_alone(
 ) -> None:
     delivery = world.deliver()
     if abandoned:
-        world.commit({"data/a": b"abandoned"})
+        world.abandon({"data/a": b"abandoned"}, delivery)
     with suppress(Crash), ExitStack() as outages:
         fault = crash(outages, world.faults, after_the_call=after)
         world.faults.inject(call, fault, skip=turn)
@@ -218,5 +244,4 @@ def test_after_a_crash_at_any_call_the_retry_publishes_its_own_result_alone(
     assert output["workspace"]["ref"] == world.head.id
     assert world.head.parents == (world.ref,)
     assert world.contents() == {"data/a": b"1", "data/c": b"3", "other/x": b"x"}
-    # The branch of a crashed worker may stay, for `perago gc`; it is never used again.
-    assert len(world.staging_branches) <= 1
+    assert world.staging_branches == []

@@ -36,7 +36,7 @@ def test_entries_are_read(tmp_path: Path, text: str, expected: dict[str, str]) -
 
 
 def test_a_line_without_a_key_is_an_error_that_names_the_line_only(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"spark\.properties:2: this is not") as caught:
+    with pytest.raises(ConfigurationError, match=r"spark\.properties:2: not a") as caught:
         read(tmp_path, "spark.a=1\n= hidden\n")
     assert "hidden" not in str(caught.value)
 

@@ -95,7 +95,7 @@ def test_a_taken_port_is_said_before_anything_is_started(toy: Toy) -> None:
     with socket.socket() as listener:
         listener.bind((ports.LOOPBACK, toy.port))
         listener.listen()
-        with pytest.raises(SetupError, match=f"port {toy.port} of toy is taken"):
+        with pytest.raises(SetupError, match=f"port {toy.port} of toy is in use"):
             toy.start()
     assert toy.pid is None
 

@@ -1,4 +1,4 @@
-"""A data directory and its record are private, and nobody else's folder becomes one."""
+"""A data directory and its record are private, and a folder with other files is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_empty_folder_open_to_all_is_closed(tmp_path: Path) -> None:
     assert _mode(tmp_path) == 0o700
 
 
-def test_a_folder_with_files_of_somebody_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     tmp_path.chmod(0o755)
     with pytest.raises(SetupError, match=r"such as thesis\.tex"):

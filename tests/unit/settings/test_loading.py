@@ -100,6 +100,21 @@ def test_an_empty_variable_counts_as_not_set(folder: Path, monkeypatch: pytest.M
     assert load_settings().log_level == "debug"
 
 
+@pytest.mark.parametrize("value", ["9464", "null", '["127.0.0.1", 9464]'])
+def test_a_variable_is_text_and_not_parsed_as_json(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERAGO_METRICS_ADDRESS", value)
+    assert problems() == [
+        "PERAGO_METRICS_ADDRESS (environment): write host:port, for example 127.0.0.1:9464, or off"
+    ]
+
+
+def test_a_variable_counts_under_its_exact_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("perago_log_level", "debug")
+    assert load_settings().log_level == "info"
+
+
 def test_lakectl_config_file_names_another_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +219,7 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         ("PERAGO_LOG_FORMAT", "xml"),
         ("PERAGO_LOG_LEVEL", "loud"),
         ("PERAGO_PUBLISH_FENCE", "none"),
-        ("PERAGO_REPLACEMENT", "off"),
+        ("PERAGO_REPLACEMENT", "never"),
     ],
 )
 def test_a_wrong_value_is_one_problem_at_its_variable(

@@ -1,11 +1,15 @@
-"""Questions to a Spark Connect server are asked in a process that can be ended."""
+"""Requests to a Spark Connect server are sent from a process that can be ended."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
 from perago.errors import BackendUnavailableError
-from perago.spark import child
+from perago.spark import child, interrupting
+from perago.wiring import spark_probe
 
 GRPC = """<_InactiveRpcError of RPC that terminated with:
 	status = StatusCode.UNAVAILABLE
@@ -22,14 +26,28 @@ GRPC = """<_InactiveRpcError of RPC that terminated with:
     ],
 )
 def test_the_telling_line_of_an_error_is_kept(text: str, expected: str) -> None:
-    assert child.in_short(text).startswith(expected)
+    assert child.telling_line(text).startswith(expected)
 
 
-def test_a_question_that_takes_too_long_is_given_up() -> None:
+def test_a_request_that_takes_too_long_is_given_up() -> None:
     with pytest.raises(BackendUnavailableError, match=r"did not answer within 0 s"):
-        child.ask("perago.spark.probe", {"remote": "sc://localhost:1"}, seconds=0.01)
+        child.ask(spark_probe, {"remote": "sc://localhost:1"}, seconds=0.01)
 
 
-def test_an_error_over_there_is_an_error_here() -> None:
-    with pytest.raises(BackendUnavailableError, match="could not be asked: 'remote'"):
-        child.ask("perago.spark.interrupting", {}, seconds=60)
+def test_an_error_of_the_child_is_an_error_of_the_caller() -> None:
+    with pytest.raises(BackendUnavailableError, match="Spark Connect server failed: 'remote'"):
+        child.ask(interrupting, {}, seconds=60)
+
+
+def test_a_supervisor_loads_what_it_runs_in_a_child_without_loading_pyspark() -> None:
+    program = (
+        "import sys\n"
+        "import perago.worker.service, perago.worker.preflight, perago.spark.runtime\n"
+        "wanted = ('perago.wiring.spark_probe', 'perago.spark.interrupting')\n"
+        "assert all(name in sys.modules for name in wanted)\n"
+        "print([name for name in ('pyspark', 'pyarrow', 'grpc') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

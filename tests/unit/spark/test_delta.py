@@ -13,7 +13,7 @@ from perago.spark.delta import installed_delta, with_delta
 from perago.spark.settings import ManagedSpark, SparkOptions, resolve_spark
 from support.connect import DELTA
 
-GATEWAY = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
+LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def _extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resolved(*conf: str, packages: str | None = None) -> dict[str, str]:
     options = SparkOptions(conf=conf, packages=packages)
-    spark = resolve_spark(Settings(), GATEWAY, options, {})
+    spark = resolve_spark(Settings(), LAKEFS, options, {})
     assert isinstance(spark, ManagedSpark)
     return dict(spark.conf)
 

@@ -1,4 +1,4 @@
-"""What a foreign server lacks is named, setting by setting."""
+"""What an external server lacks is named, setting by setting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.servers.s3a import COMMITTER_SETTINGS, s3a_settings
-from perago.spark.probe import meaning, missing_settings
+from perago.wiring.spark_probe import explain_read_failure, missing_settings
 
 COMPLETE = s3a_settings(LakeFSConnection("http://lakefs:8000", "key", SecretStr("secret")))
 
@@ -56,10 +56,10 @@ def test_the_value_of_a_secret_is_never_shown() -> None:
         ("[PATH_NOT_FOUND] Path does not exist: s3a://perago-probe-1a403bcd/main/nothing", None),
         ("UnknownStoreException (Service: S3, Status Code: 404, Request ID: 7e403fd1-07)", None),
         ("(UnknownStoreException) no bucket\n\nJVM stacktrace:\nS3AFileSystem not found", None),
-        ("UnknownHostException: lakefs.invalid", "it cannot find the host"),
+        ("UnknownHostException: lakefs.invalid", "it cannot resolve the host"),
         ("something else entirely", "something else entirely"),
     ],
 )
 def test_what_s3a_says_is_put_into_words(reason: str, expected: str | None) -> None:
-    found = meaning(reason)
+    found = explain_read_failure(reason)
     assert found is None if expected is None else found is not None and expected in found

@@ -27,7 +27,7 @@ def test_a_remote_keeps_what_it_says_and_names_one_session() -> None:
     assert session_remote(given, EXECUTION) == wanted
 
 
-def test_the_user_of_a_foreign_remote_is_kept() -> None:
+def test_the_user_of_an_external_remote_is_kept() -> None:
     remote = session_remote("sc://host/;user_id=me", EXECUTION)
     assert remote == f"sc://host/;user_id=me;session_id={SESSION}"
 

@@ -15,7 +15,7 @@ from perago.settings import Settings
 from perago.spark.session import SHARES_MODULES
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 
-GATEWAY = LakeFSConnection("https://s3.example.com", "AKIAEXAMPLE", SecretStr("the-secret"))
+LAKEFS = LakeFSConnection("https://s3.example.com", "AKIAEXAMPLE", SecretStr("the-secret"))
 NONE = SparkOptions()
 KEY = "spark.sql.shuffle.partitions"
 VARIABLE = "PERAGO_SPARK_CONF_spark__sql__shuffle__partitions"
@@ -26,7 +26,7 @@ def own(
     options: SparkOptions = NONE,
     environment: dict[str, str] | None = None,
 ) -> ManagedSpark:
-    found = resolve_spark(settings or Settings(), GATEWAY, options, environment or {})
+    found = resolve_spark(settings or Settings(), LAKEFS, options, environment or {})
     assert isinstance(found, ManagedSpark)
     return found
 
@@ -44,18 +44,18 @@ def test_without_any_setting_a_worker_runs_spark_on_this_machine() -> None:
 def test_a_remote_wins_over_a_master_and_hides_its_token() -> None:
     remote = SecretStr("sc://spark.example.com:443/;use_ssl=true;token=hidden;user_id=me")
     settings = Settings(spark_remote=remote, spark_master="spark://other:7077")
-    spark = resolve_spark(settings, GATEWAY, NONE, {VARIABLE: "3"})
+    spark = resolve_spark(settings, LAKEFS, NONE, {VARIABLE: "3"})
     assert isinstance(spark, ExternalSpark)
     shown = "sc://spark.example.com:443/;use_ssl=true;token=********;user_id=me"
     assert spark.described() == {"remote": shown}
     assert "hidden" not in repr(spark)
 
 
-def test_options_cannot_change_a_foreign_server() -> None:
+def test_options_cannot_change_an_external_server() -> None:
     settings = Settings(spark_remote=SecretStr("sc://host"))
     options = SparkOptions(master="local", packages="a:b:1")
     with pytest.raises(ConfigurationError, match=r"^--master, --packages cannot change"):
-        resolve_spark(settings, GATEWAY, options, {})
+        resolve_spark(settings, LAKEFS, options, {})
 
 
 @pytest.mark.parametrize("master", ["spark://a:7077,b:7077", "yarn", "k8s://https://host:6443"])
@@ -83,7 +83,7 @@ def test_a_master_goes_through_unchanged_and_shares_no_modules(master: str) -> N
 def test_only_what_runs_on_this_machine_stays_on_loopback(
     master: str, local: bool, loopback: bool
 ) -> None:
-    settings = ConnectSettings("x", GATEWAY, master)
+    settings = ConnectSettings("x", LAKEFS, master)
     assert (settings.is_local, settings.stays_on_loopback) == (local, loopback)
 
 
@@ -120,7 +120,7 @@ def test_an_option_that_is_no_setting_is_an_error_that_hides_the_value(text: str
     ["spark.master", "spark.connect.authenticate.token", "spark.connect.grpc.binding.address"],
 )
 def test_what_keeps_the_server_closed_cannot_be_set(key: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{key} is not for you to set"):
+    with pytest.raises(ConfigurationError, match=f"^{key} cannot be set"):
         own(options=SparkOptions(conf=(f"{key}=0.0.0.0",)))
 
 
@@ -135,6 +135,6 @@ def test_secrets_are_masked_in_what_is_logged() -> None:
 
 def test_s3a_is_told_to_use_tls_exactly_for_https() -> None:
     ssl = "spark.hadoop.fs.s3a.connection.ssl.enabled"
-    assert s3a_settings(GATEWAY)[ssl] == "true"
+    assert s3a_settings(LAKEFS)[ssl] == "true"
     assert s3a_settings(LakeFSConnection("http://h:1", "a", SecretStr("b")))[ssl] == "false"
-    assert "the-secret" not in repr(GATEWAY)
+    assert "the-secret" not in repr(LAKEFS)

@@ -161,7 +161,7 @@ def test_everything_wrong_with_a_task_is_said_at_once_with_file_and_line() -> No
 
 
 def test_the_line_of_a_class_is_where_it_is_decorated() -> None:
-    with pytest.raises(DefinitionError, match=f"{HERE.name}:"):
+    with pytest.raises(DefinitionError, match=rf"{HERE.name}:\d+: "):
         task(name="a_task", owner_email="data@example.com")(Callable)
 
 

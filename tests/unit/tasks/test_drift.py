@@ -11,7 +11,7 @@ from perago import ExecutionLimits, TaskControls, task
 from perago.tasks.definition import definition_of
 from perago.tasks.drift import (
     ABSENT,
-    Kind,
+    DifferenceKind,
     breaks_contract,
     compare_taskdefs,
     updated_taskdef,
@@ -81,7 +81,11 @@ def test_what_conductor_adds_of_its_own_is_no_difference() -> None:
 )
 def test_a_value_tuned_in_conductor_breaks_no_contract(field: str, value: Any) -> None:
     (difference,) = compare_taskdefs(defined(), registered() | {field: value})
-    assert (difference.path, difference.registered, difference.kind) == (field, value, Kind.TUNING)
+    assert (difference.path, difference.registered, difference.kind) == (
+        field,
+        value,
+        DifferenceKind.TUNING,
+    )
     assert not breaks_contract([difference])
 
 
@@ -127,7 +131,7 @@ def test_schema_differences_are_named_by_path_with_old_and_new() -> None:
         (f"{start}.note", ABSENT, params_of(defined())["note"]),
         (f"{start}.extra", {"type": "string"}, ABSENT),
     ]
-    assert all(it.kind is Kind.CONTRACT for it in found)
+    assert all(it.kind is DifferenceKind.CONTRACT for it in found)
 
 
 def test_words_for_people_in_a_schema_break_no_contract() -> None:

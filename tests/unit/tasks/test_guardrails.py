@@ -106,7 +106,7 @@ def _none() -> None: ...
         (require_glob("a", None), "whole numbers"),  # type: ignore[arg-type]
         (require_glob("a", 1, "2"), "whole numbers"),  # type: ignore[arg-type]
         (require_glob("a", True), "whole numbers"),
-        ("raw/*.json", "is no guardrail"),
+        ("raw/*.json", "is not a guardrail"),
         (_awaited, "write a plain function"),
         (_two, "takes the workspace and nothing else"),
         (_none, "takes the workspace and nothing else"),

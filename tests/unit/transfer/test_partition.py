@@ -19,10 +19,10 @@ def shared_out(sizes: list[int], bounds: Bounds, parts: int = 1) -> dict[int, li
     """The objects, by their position, of each partition."""
     grouping = Grouping(bounds.part(parts))
     groups = [grouping.add(size) for size in sizes]
-    places = pack(grouping.loads, bounds)
+    partition_of_group = pack(grouping.sizes, bounds)
     partitions: dict[int, list[int]] = {}
     for position, group in enumerate(groups):
-        partitions.setdefault(places[group], []).append(position)
+        partitions.setdefault(partition_of_group[group], []).append(position)
     return partitions
 
 
@@ -65,13 +65,13 @@ def test_partitions_are_numbered_from_the_largest_to_the_smallest(
 
 
 @given(SIZES, BOUNDS)
-def test_the_groups_loads_are_those_of_their_objects(sizes: list[int], bounds: Bounds) -> None:
+def test_the_groups_sizes_are_those_of_their_objects(sizes: list[int], bounds: Bounds) -> None:
     grouping = Grouping(bounds)
     real: dict[int, TransferSize] = {}
     for size in sizes:
         group = grouping.add(size)
         real[group] = real.get(group, TransferSize()) + TransferSize(1, size)
-    assert grouping.loads == [real[number] for number in range(len(real))]
+    assert grouping.sizes == [real[number] for number in range(len(real))]
 
 
 def test_a_large_object_does_not_close_the_group_that_is_being_filled() -> None:
@@ -92,5 +92,5 @@ def test_bounds_that_would_hold_nothing_are_refused(wrong: dict[str, int]) -> No
 
 def test_groups_without_bytes_fill_partitions_by_their_number() -> None:
     """Deletes and empty files: one full partition must not make every further group a new one."""
-    places = pack([TransferSize(10)] * 100, Bounds(objects=40, size=100))
-    assert sorted(Counter(places).values()) == [4] * 25
+    partition_of_group = pack([TransferSize(10)] * 100, Bounds(objects=40, size=100))
+    assert sorted(Counter(partition_of_group).values()) == [4] * 25

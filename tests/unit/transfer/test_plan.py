@@ -143,7 +143,7 @@ def test_a_changed_object_keeps_its_content_type_and_metadata(
     repository = data.draw(repositories(prefix))
     projection, plan = plan_for(repository, prefix, contents, tree)
     for upload in plan.uploads:
-        before = projection.files.get(upload.path, RemoteObject("new", 0, ""))
+        before = projection.files.get(upload.path, RemoteObject("new", 0))
         assert (upload.content_type, upload.metadata) == (before.content_type, before.metadata)
 
 

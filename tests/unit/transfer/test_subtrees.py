@@ -1,4 +1,4 @@
-"""How a tree is divided: every path in exactly one unit, and no more looks than allowed."""
+"""How a tree is divided: every path in exactly one subtree, within a limit of listings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Tree:
                     yield entry
 
 
-def starts(units: list[Subtree]) -> list[str]:
-    return [unit.start + ("" if unit.is_deep else ".") for unit in units]
+def starts(subtrees: list[Subtree]) -> list[str]:
+    return [subtree.start + ("" if subtree.is_deep else ".") for subtree in subtrees]
 
 
 DAYS = [f"y{year}/d{day}/{part}" for year in range(3) for day in range(10) for part in range(2)]
@@ -58,14 +58,14 @@ def test_a_tree_is_divided_breadth_first_until_there_are_enough(
 
 
 def test_a_tree_that_cannot_be_divided_further_is_left_as_it_is() -> None:
-    units = split(Tree(DAYS).level, 1000)
-    assert len(units) == 1 + 3 + 30
-    assert [unit for unit in units if not unit.is_deep] == [
+    subtrees = split(Tree(DAYS).level, 1000)
+    assert len(subtrees) == 1 + 3 + 30
+    assert [subtree for subtree in subtrees if not subtree.is_deep] == [
         Subtree(start, is_deep=False) for start in ("", "y0/", "y1/", "y2/")
     ]
 
 
-def test_a_flat_folder_and_an_empty_one_are_one_unit() -> None:
+def test_a_flat_folder_and_an_empty_one_are_one_subtree() -> None:
     assert split(Tree([str(number) for number in range(5000)]).level, 10) == [WHOLE]
     assert split(Tree([]).level, 10) == [WHOLE]
 
@@ -81,15 +81,15 @@ def test_a_folder_with_too_many_entries_is_not_divided_but_those_beside_it_are()
 
 def test_a_chain_of_folders_costs_a_bounded_number_of_looks() -> None:
     tree = Tree(["d/" * 500 + "file"])
-    units = split(tree.level, 1000)
+    subtrees = split(tree.level, 1000)
     assert len(tree.folders) == 100
-    assert len(units) == 101
-    assert units[-1] == Subtree("d/" * 100)
+    assert len(subtrees) == 101
+    assert subtrees[-1] == Subtree("d/" * 100)
 
 
 def test_a_unit_knows_the_closest_file_in_whose_place_it_is() -> None:
     tree = Tree(["a", "a/b/c", "a/x", "a/x/y/z", "a-b/c", "d/e"])
-    above = {unit.start: unit.above for unit in split(tree.level, 100)}
+    above = {subtree.start: subtree.above for subtree in split(tree.level, 100)}
     assert above == {
         "": None,
         "a-b/": None,
@@ -107,7 +107,7 @@ def test_a_unit_knows_the_closest_file_in_whose_place_it_is() -> None:
     st.sampled_from(["", "a", "a/b", "_lakefs_actions"]),
 )
 @example(listed={"/?", "?", "//x"}, wanted=20, prefix="")
-def test_the_units_of_a_listing_give_together_what_it_gives(
+def test_the_subtrees_of_a_listing_give_together_what_it_gives(
     listed: set[str], wanted: int, prefix: str
 ) -> None:
     lake = InMemoryLake()
@@ -118,11 +118,11 @@ def test_the_units_of_a_listing_give_together_what_it_gives(
     for key in (key for key in inside | extra if "\ud800" not in key):
         lake.objects.put("repo", "main", key, StoredObject(b"" if key.endswith("/") else b"1"))
     source = Source("repo", "main", prefix)
-    units = split(lambda start: source.level(lake.objects, start), wanted)
+    subtrees = split(lambda start: source.level(lake.objects, start), wanted)
     found = [
         entry.item.key
-        for unit in units
-        for entry in projected(source.listing(lake.objects, unit), prefix)
+        for subtree in subtrees
+        for entry in projected(source.listing(lake.objects, subtree), prefix)
     ]
     whole = [entry.item.key for entry in projected(source.listing(lake.objects), prefix)]
     assert sorted(found) == sorted(whole)

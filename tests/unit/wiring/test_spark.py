@@ -49,10 +49,10 @@ def settings(**changes: object) -> Settings:
         "lakefs_access_key_id": "key",
         "lakefs_secret_access_key": SecretStr("secret"),
     }
-    return Settings(**(lakefs | changes))  # type: ignore[arg-type]
+    return Settings(**(lakefs | changes))
 
 
-FOREIGN = SecretStr("sc://spark.example.com:15002")
+EXTERNAL = SecretStr("sc://spark.example.com:15002")
 CLUSTER = "spark://master:7077"
 NONE_GIVEN = SparkOptions()
 
@@ -82,8 +82,8 @@ def test_file_tasks_have_one_for_what_is_large_where_it_sees_their_folders() -> 
         False,
         True,
     )
-    assert choose(files, spark_remote=FOREIGN) is None
-    assert choose(files, spark_remote=FOREIGN, workspace_root_shared=True) == (
+    assert choose(files, spark_remote=EXTERNAL) is None
+    assert choose(files, spark_remote=EXTERNAL, workspace_root_shared=True) == (
         ExternalSpark,
         False,
         True,
@@ -98,7 +98,7 @@ def test_without_a_threshold_nothing_is_large() -> None:
 def test_spark_tasks_have_one_in_any_case() -> None:
     assert choose(job, plain) == (ManagedSpark, True, False)
     assert choose(job, files) == (ManagedSpark, True, True)
-    assert choose(job, files, spark_remote=FOREIGN) == (ExternalSpark, True, False)
+    assert choose(job, files, spark_remote=EXTERNAL) == (ExternalSpark, True, False)
 
 
 def test_only_what_must_be_there_is_checked_at_the_start() -> None:
@@ -109,7 +109,7 @@ def test_only_what_must_be_there_is_checked_at_the_start() -> None:
 
     assert not checked(files)
     assert checked(files, job)
-    assert checked(files, spark_remote=FOREIGN, workspace_root_shared=True)
+    assert checked(files, spark_remote=EXTERNAL, workspace_root_shared=True)
 
 
 def test_without_java_file_tasks_move_their_workspaces_themselves(

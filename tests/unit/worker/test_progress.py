@@ -5,8 +5,7 @@ from __future__ import annotations
 from perago.errors import BackendUnavailableError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed
-from perago.worker.context import task_log
-from perago.worker.report import Progress
+from perago.worker.report import Progress, task_log
 
 
 def partition(number: int) -> PhaseEvent:

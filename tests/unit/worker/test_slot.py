@@ -14,7 +14,7 @@ from perago.tasks.definition import definition_of
 from perago.worker import slot
 from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
-from perago.worker.slot import Stops, Watched, pause_after
+from perago.worker.slot import RunningAttempt, StopSignals, pause_after
 
 
 class Empty(BaseModel):
@@ -32,7 +32,7 @@ def body(params: Empty) -> Empty:
 
 
 @dataclass
-class Pulse:
+class LeaseState:
     is_lost: bool = False
 
 
@@ -54,23 +54,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def watched(clock: Clock) -> Watched:
+def watched(clock: Clock) -> RunningAttempt:
     definition = definition_of(body)
     assert definition is not None
     attempt = Attempt("workflow", "task", 0, "step")
-    return Watched(Execution(Claim(attempt, "token"), "execution"), definition, Pulse())
+    return RunningAttempt(Execution(Claim(attempt, "token"), "execution"), definition, LeaseState())
 
 
-def enter(watched: Watched, phase: str) -> None:
-    watched.note(PhaseReported(action="phase_started", phase=phase, seconds=None, details={}))
+def enter(watched: RunningAttempt, phase: str) -> None:
+    watched.record(PhaseReported(action="phase_started", phase=phase, seconds=None, details={}))
 
 
-def leave(watched: Watched, phase: str) -> None:
-    watched.note(PhaseReported(action="phase_ended", phase=phase, seconds=1.0, details={}))
+def leave(watched: RunningAttempt, phase: str) -> None:
+    watched.record(PhaseReported(action="phase_ended", phase=phase, seconds=1.0, details={}))
 
 
-def stopping() -> Stops:
-    stops = Stops()
+def stopping() -> StopSignals:
+    stops = StopSignals()
     stops.now.set()
     return stops
 
@@ -80,62 +80,64 @@ def test_pauses_grow_with_deaths_in_a_row_and_end_with_health() -> None:
     assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
-def test_an_undisturbed_attempt_goes_on(watched: Watched) -> None:
+def test_an_undisturbed_attempt_goes_on(watched: RunningAttempt) -> None:
     enter(watched, "first_fence")
-    assert watched.answer(Stops()).go
-    assert watched.reason_to_stop(Stops()) is None
+    assert watched.decide(StopSignals()).go
+    assert watched.reason_to_stop(StopSignals()) is None
     assert watched.publishing_since is None
 
 
 @pytest.mark.parametrize("phase", ["second_fence", "publish"])
-def test_once_let_into_publishing_it_is_not_stopped(watched: Watched, phase: str) -> None:
+def test_once_let_into_publishing_it_is_not_stopped(watched: RunningAttempt, phase: str) -> None:
     enter(watched, phase)
-    assert watched.answer(Stops()).go
-    watched.heartbeat = Pulse(is_lost=True)
+    assert watched.decide(StopSignals()).go
+    watched.heartbeat = LeaseState(is_lost=True)
     assert watched.reason_to_stop(stopping()) is None
 
 
-def test_a_publish_step_that_hangs_is_stopped_all_the_same(watched: Watched, clock: Clock) -> None:
+def test_a_publish_step_that_hangs_is_stopped_all_the_same(
+    watched: RunningAttempt, clock: Clock
+) -> None:
     enter(watched, "publish")
-    watched.answer(Stops())
+    watched.decide(StopSignals())
     clock.now += 301
-    assert watched.reason_to_stop(Stops()) is Stopped.STALE
+    assert watched.reason_to_stop(StopSignals()) is Stopped.STALE
 
 
 @pytest.mark.parametrize("phase", ["first_fence", "second_fence", "publish"])
-def test_a_stopping_worker_lets_nothing_past_a_fence(watched: Watched, phase: str) -> None:
+def test_a_stopping_worker_lets_nothing_past_a_fence(watched: RunningAttempt, phase: str) -> None:
     enter(watched, phase)
-    answer = watched.answer(stopping())
+    answer = watched.decide(stopping())
     assert (answer.go, answer.why) == (False, "the worker stops")
     assert watched.reason_to_stop(stopping()) is Stopped.HANDED_BACK
 
 
-def test_a_lost_lease_stops_the_attempt_and_closes_the_fences(watched: Watched) -> None:
-    watched.heartbeat = Pulse(is_lost=True)
+def test_a_lost_lease_stops_the_attempt_and_closes_the_fences(watched: RunningAttempt) -> None:
+    watched.heartbeat = LeaseState(is_lost=True)
     enter(watched, "second_fence")
-    assert not watched.answer(Stops()).go
-    assert watched.reason_to_stop(Stops()) is Stopped.STALE
+    assert not watched.decide(StopSignals()).go
+    assert watched.reason_to_stop(StopSignals()) is Stopped.STALE
 
 
-def test_a_lost_lease_is_never_handed_back(watched: Watched) -> None:
-    watched.heartbeat = Pulse(is_lost=True)
+def test_a_lost_lease_is_never_handed_back(watched: RunningAttempt) -> None:
+    watched.heartbeat = LeaseState(is_lost=True)
     assert watched.reason_to_stop(stopping()) is Stopped.STALE
 
 
 def test_a_body_is_stopped_after_its_deadline_and_not_before(
-    watched: Watched, clock: Clock
+    watched: RunningAttempt, clock: Clock
 ) -> None:
     enter(watched, "body")
     clock.now += 4.9
-    assert watched.reason_to_stop(Stops()) is None
+    assert watched.reason_to_stop(StopSignals()) is None
     clock.now += 0.2
-    reason = watched.reason_to_stop(Stops())
+    reason = watched.reason_to_stop(StopSignals())
     assert isinstance(reason, BodyTimeoutError)
     assert "5 s" in str(reason)
 
 
-def test_the_deadline_is_the_bodys_alone(watched: Watched, clock: Clock) -> None:
+def test_the_deadline_is_the_bodys_alone(watched: RunningAttempt, clock: Clock) -> None:
     enter(watched, "body")
     leave(watched, "body")
     clock.now += 60
-    assert watched.reason_to_stop(Stops()) is None
+    assert watched.reason_to_stop(StopSignals()) is None

@@ -1,1 +1,1 @@
-"""Obtain what servers are run from: a Java, a Go, and artifacts by their coordinates."""
+"""Find Java and Go, run build tools, and fetch artifacts by their Maven coordinates."""

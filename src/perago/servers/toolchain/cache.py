@@ -1,8 +1,8 @@
-"""A folder of things that are expensive to make: each made once, whole or not at all.
+"""Keep artifacts that are expensive to make in a folder; each is made once and atomically.
 
 Written by hand because download caches store single files by address; here an artifact is a
 directory that a build or a resolver fills. It is filled under a temporary name on the same file
-system and renamed when complete, under a lock that the kernel lets go of when its holder dies.
+system and renamed when complete, under a lock that the kernel releases when its process dies.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _WAIT_SECONDS = 3600.0
 
 
 class Cache:
-    """Artifacts by name; a name holds the version, so that nothing in here ever changes."""
+    """Artifacts by name; a name contains the version, so an artifact never changes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @classmethod
     def of_user(cls) -> Cache:
-        """The cache named by ``PERAGO_CACHE``, else the platform's folder for caches."""
+        """Open the cache that ``PERAGO_CACHE`` names, else the platform's folder for caches."""
         chosen = os.environ.get("PERAGO_CACHE")
         root = Path(chosen) if chosen else platformdirs.user_cache_path("perago")
         return cls(root.expanduser().absolute())
 
     def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
-        """The directory of an artifact, made by ``make(empty_directory)`` if it is not there."""
+        """Return the directory of an artifact; ``make(empty_directory)`` makes a missing one."""
         final = self.root / name
         if final.is_dir():
             return final
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with self._locked(name):
-                # Whoever held the lock before may have made it.
+                # The process that had the lock before may have made it.
                 if not final.is_dir():
                     self._make(final, make)
         except OSError as error:
@@ -64,7 +64,7 @@ class Cache:
             except Timeout as error:
                 raise SetupError(
                     f"another process has been making {name} for an hour",
-                    hint=f"End that process; it holds {lock.lock_file}.",
+                    hint=f"End the process that has locked {lock.lock_file}.",
                 ) from error
         try:
             yield
@@ -73,7 +73,7 @@ class Cache:
 
     def _make(self, final: Path, make: Callable[[Path], None]) -> None:
         partial = final.with_name(f"{final.name}.partial")
-        # With the lock held, a partial directory can only be what a killed process left.
+        # The lock is held, so a partial directory was left by a killed process.
         _remove(partial)
         partial.mkdir()
         try:
@@ -87,7 +87,7 @@ class Cache:
             return tool.disk_full(f"could not write to the cache {self.root}")
         return SetupError(
             f"could not write to the cache {self.root}: {error.strerror or error}",
-            hint="Point PERAGO_CACHE to a folder that can be written to.",
+            hint="Set PERAGO_CACHE to a folder that can be written to.",
         )
 
 

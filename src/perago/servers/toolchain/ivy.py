@@ -1,8 +1,8 @@
-"""Fetch JVM artifacts by their coordinates, with the Ivy that ships inside pyspark.
+"""Fetch JVM artifacts by their Maven coordinates, with the Ivy that pyspark contains.
 
-Nothing else that resolves Maven coordinates is installed with Perago, and Spark itself uses this
-very jar. Ivy works in a directory of its own inside the artifact that is being made: a local Maven
-repository of the user, which may hold a POM without its JAR, is never looked at.
+Perago installs no other resolver of Maven coordinates, and Spark itself uses this jar. Ivy works in
+a directory inside the artifact that is being made; it does not use a local Maven repository of the
+user, which may hold a POM without its JAR.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Coordinates:
-    """One dependency. A classifier names one file of it; ``transitive`` brings what it needs."""
+    """One dependency. A classifier selects one file; ``transitive`` adds its dependencies."""
 
     organisation: str
     name: str
@@ -32,8 +32,8 @@ class Coordinates:
     transitive: bool = False
 
     def as_xml(self) -> str:
-        """The dependency as Ivy writes it."""
-        # A POM's own jar is in the configuration `master`, what it needs in the other two.
+        """Write the dependency as an element of an Ivy file."""
+        # A POM's own jar is in the configuration `master`, its dependencies in the other two.
         conf = "default->master,compile,runtime" if self.transitive else "default->master"
         attributes = (
             f"org={quoteattr(self.organisation)} name={quoteattr(self.name)} "
@@ -49,17 +49,17 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Request:
-    """What to fetch, how large it is, and what a user can do when it cannot be fetched."""
+    """What to fetch, its size, and the alternative when it cannot be fetched."""
 
     title: str
     dependencies: tuple[Coordinates, ...]
     excluded_organisations: tuple[str, ...]
     expected_bytes: int
-    way_round: str
+    alternative: str
 
 
 def pyspark_home() -> Path:
-    """The folder of the installed pyspark, found without importing it."""
+    """Find the folder of the installed pyspark without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise SetupError("pyspark is not installed", hint="Install Perago with its dependencies.")
@@ -85,9 +85,9 @@ def retrieve(request: Request, target: Path) -> None:
             log=work / "ivy.log",
             seconds=_SECONDS,
             on_tick=lambda: advance(_bytes_below(work)),
-            way_round=request.way_round,
+            alternative=request.alternative,
         )
-    # Ivy keeps what it fetched and copies it: half a gigabyte that nobody would read again.
+    # Ivy copies what it fetched; its cache, up to half a gigabyte, is not needed again.
     shutil.rmtree(work)
 
 
@@ -117,6 +117,6 @@ def _bytes_below(directory: Path) -> int:
     for path in directory.rglob("*"):
         try:
             total += path.stat().st_size
-        except FileNotFoundError:  # renamed by Ivy between the listing and the look
+        except FileNotFoundError:  # renamed by Ivy after the listing
             continue
     return total

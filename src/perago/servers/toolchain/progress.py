@@ -1,4 +1,4 @@
-"""What a long step shows on stderr: a bar on a terminal, one plain line elsewhere."""
+"""Show the progress of a long step on stderr: a bar on a terminal, one plain line elsewhere."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Advance = Callable[[int], None]
 
 
 def note(line: str) -> None:
-    """Print one line about what is going on, on stderr."""
+    """Print one line of progress on stderr."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def step(title: str, total: int, unit: Measure) -> Iterator[Advance]:
-    """Show one long step; the caller is given a function to say how far it has come."""
+    """Show one long step; yields the function that reports how much is done."""
     began = time.monotonic()
     if sys.stderr.isatty():
         with _bar(title, total, unit) as advance:
@@ -33,7 +33,7 @@ def step(title: str, total: int, unit: Measure) -> Iterator[Advance]:
 
 @contextmanager
 def _bar(title: str, total: int, unit: Measure) -> Iterator[Advance]:
-    # Imported here: a plain log needs none of it.
+    # Imported here: a plain log does not need it.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -48,5 +48,5 @@ def _bar(title: str, total: int, unit: Measure) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
-        # What is measured may pass an estimated total; a bar must not.
+        # The measured amount may exceed an estimated total; the bar must not.
         yield lambda done: progress.update(task, completed=min(done, total))

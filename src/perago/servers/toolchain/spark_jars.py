@@ -1,4 +1,4 @@
-"""The jars that pyspark lacks for LakeFS: S3A, its AWS modules, and the cloud committers."""
+"""Fetch the jars that pyspark lacks for LakeFS: S3A, its AWS modules, and the committers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = "4.1.2"
 SCALA = "2.13"
 _HADOOP = "3.4.2"
 _AWS_SDK = "2.29.52"
-# The SDK's modules that S3A uses: 10 MB in place of the 640 MB bundle with every AWS service.
+# The SDK's modules that S3A uses: 10 MB instead of the 640 MB bundle of every AWS service.
 _AWS_MODULES = (
     "s3",
     "s3-transfer-manager",
@@ -23,16 +23,16 @@ _AWS_MODULES = (
 _REQUEST = ivy.Request(
     title=f"fetch S3A for Spark {VERSION}",
     dependencies=(
-        # Alone, for its committers: its dependencies are the connectors of every cloud.
+        # Without its dependencies, the connectors of every cloud: only its committers are used.
         ivy.Coordinates("org.apache.spark", f"spark-hadoop-cloud_{SCALA}", VERSION),
-        # Alone as well: it asks for the AWS bundle.
+        # Without its dependencies, too: they include the AWS bundle.
         ivy.Coordinates("org.apache.hadoop", "hadoop-aws", _HADOOP),
         *(
             ivy.Coordinates("software.amazon.awssdk", module, _AWS_SDK, transitive=True)
             for module in _AWS_MODULES
         ),
     ),
-    # pyspark carries these itself; a second version on the class path can only do harm.
+    # pyspark has these; a second version on the class path would conflict.
     excluded_organisations=(
         "io.netty",
         "org.slf4j",
@@ -41,11 +41,11 @@ _REQUEST = ivy.Request(
         "org.apache.httpcomponents",
     ),
     expected_bytes=10_000_000,
-    way_round="point SPARK_REMOTE to a Spark Connect server that has them "
+    alternative="set SPARK_REMOTE to a Spark Connect server that has them "
     "(for the embedded stack: `perago dev up --no-spark`)",
 )
 
 
 def find_or_fetch(cache: Cache) -> Path:
-    """The folder with the jars, fetched once into the cache."""
+    """Return the folder with the jars; fetch them once into the cache."""
     return cache.obtain(f"spark-s3a-{VERSION}", lambda folder: ivy.retrieve(_REQUEST, folder))

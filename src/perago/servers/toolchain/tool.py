@@ -1,4 +1,4 @@
-"""Run a build or fetch tool to its end: bounded, observed, and with a failure people can read."""
+"""Run a build or fetch tool with a deadline, progress, and an error that says what to do."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def run(
     seconds: float,
     env: Mapping[str, str] | None = None,
     on_tick: Callable[[], None] = lambda: None,
-    way_round: str,
+    alternative: str,
 ) -> str:
-    """Run ``command`` and return what it printed; raise :class:`SetupError` when it fails.
+    """Run ``command`` and return its stdout; raise :class:`SetupError` when it fails.
 
-    Its stderr goes to ``log``, where ``on_tick`` may look how far it has come. ``what`` completes
-    "could not …"; ``way_round`` says what to do instead of using this tool.
+    Its stderr goes to ``log``, where ``on_tick`` can read its progress. ``what`` completes
+    "could not …"; ``alternative`` says what to do instead of using this tool.
     """
     deadline = time.monotonic() + seconds
     printed = log.with_suffix(".out")
@@ -65,7 +65,7 @@ def run(
                 if time.monotonic() > deadline:
                     raise SetupError(
                         f"could not {what}: not done after {seconds:.0f} s",
-                        hint=f"Check the network and the machine's load, or {way_round}.",
+                        hint=f"Check the network and the machine's load, or {alternative}.",
                     )
                 on_tick()
                 time.sleep(_TICK_SECONDS)
@@ -73,13 +73,13 @@ def run(
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    answer = printed.read_text(errors="replace")
+    output_text = printed.read_text(errors="replace")
     if process.returncode != 0:
-        raise _failure(what, log.read_text(errors="replace") + answer, way_round)
-    return answer
+        raise _failure(what, log.read_text(errors="replace") + output_text, alternative)
+    return output_text
 
 
-def _failure(what: str, output: str, way_round: str) -> SetupError:
+def _failure(what: str, output: str, alternative: str) -> SetupError:
     lowered = output.lower()
     if "no space left on device" in lowered:
         return disk_full(f"could not {what}")
@@ -89,10 +89,10 @@ def _failure(what: str, output: str, way_round: str) -> SetupError:
     )
     if any(sign in lowered for sign in _NETWORK_SIGNS):
         return SetupError(
-            f"could not {what}, the download broke: {telling}",
-            hint=f"Check the network and proxy settings and try again, or {way_round}.",
+            f"could not {what}, the download failed: {telling}",
+            hint=f"Check the network and proxy settings and try again, or {alternative}.",
         )
-    return SetupError(f"could not {what}: {telling}", hint=f"Correct that, or {way_round}.")
+    return SetupError(f"could not {what}: {telling}", hint=f"Correct that, or {alternative}.")
 
 
 def _line_with(sign: str, output: str) -> str | None:
@@ -100,8 +100,8 @@ def _line_with(sign: str, output: str) -> str | None:
 
 
 def disk_full(what: str) -> SetupError:
-    """The error for a full disk."""
+    """Build the error for a full disk."""
     return SetupError(
         f"{what}: the disk is full",
-        hint="Free some space (about 2 GB), or point PERAGO_CACHE or --data-dir to another disk.",
+        hint="Free about 2 GB, or set PERAGO_CACHE or --data-dir to a folder on another disk.",
     )

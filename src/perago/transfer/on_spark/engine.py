@@ -1,8 +1,8 @@
-"""The distributed engine: the transfer's own plan and partition functions, run by Spark.
+"""The Spark engine: the transfer's plan and partition functions, run by Spark tasks.
 
-What is listed, fetched, scanned and decided are tables beside the data folder, never a list in this
-process: it divides the tree into units and holds one number per group of objects. Listing, scan,
-join, hashing and moving are Spark's.
+Listing, download, scan and plan are tables beside the data folder, never lists in this process: it
+divides the tree into subtrees and holds one size per group of objects. Spark lists, scans, joins,
+hashes and moves.
 """
 
 from __future__ import annotations
@@ -31,17 +31,23 @@ from perago.transfer.subtrees import split
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A delete costs next to nothing, and a request takes 1000 of them.
+# A delete costs very little, and one request takes 1000 of them.
 _DELETES = Bounds(objects=50_000)
 
 
 class StoreSerializer(Protocol):
-    """How a store is opened in Spark's workers: from a file that only this user can read."""
+    """Carries a store to Spark's workers, in a file that only this user can read."""
 
-    def pack(self, file: Path) -> None: ...
+    def pack(self, file: Path) -> None:
+        """Write the file; raises ``FileExistsError`` if it exists."""
+        ...
+
     @property
     def open_store(self) -> Callable[[Path], ObjectStore]:
-        """A function of a module, so that Spark sends its name and no secret."""
+        """The function that opens the store from the file.
+
+        It is a function of a module, so that Spark sends its name and no secret.
+        """
         ...
 
 
@@ -53,75 +59,74 @@ class SparkEngine:
     serializer: StoreSerializer
     session: Callable[[], SparkSession]
     events: EventSink
-    # Of each task; a machine runs one task per core.
+    # Threads of each task; a machine runs one task per core.
     threads: int = 16
     bounds: Bounds = field(default_factory=Bounds)
-
-    # How many parts a tree is divided into at least, if it can be, to be listed and scanned.
-    units: int = 48
+    # A tree is divided into at least so many subtrees, if it can be, to be listed and scanned.
+    min_subtrees: int = 48
 
     def fetch(self, source: Source, data: Path) -> SparkFetched:
         tables = data.with_name(f"{data.name}.tables")
         tables.mkdir(mode=0o700)
         jobs = Jobs(self.session, self.events)
-        with self._task_context(tables, data, source.repository, source.ref) as site:
-            listed, markers = self._list(source, site, tables, jobs)
+        with self._task_context(tables, data, source.repository, source.ref) as context:
+            listed, markers = self._list(source, context, tables, jobs)
             make_folders((row["path"] for row in markers.rows()), data)
             with download_target(data):
-                task = functions.task(functions.download, site, tables)
-                answers = jobs.move("download", listed, self.bounds, task)
+                task = functions.task(functions.download, context, tables)
+                results = jobs.move("download", listed, self.bounds, task)
         return SparkFetched(
             jobs=jobs,
             data=data,
             prefix=source.prefix,
             bounds=self.bounds,
-            units=self.units,
-            files=table_of(answers, tables / "fetched", FETCHED),
+            min_subtrees=self.min_subtrees,
+            files=table_of(results, tables / "fetched", FETCHED),
             markers=markers,
         )
 
     def _list(
-        self, source: Source, site: functions.TaskContext, tables: Path, jobs: Jobs
+        self, source: Source, context: functions.TaskContext, tables: Path, jobs: Jobs
     ) -> tuple[Table, Table]:
-        """The files and the markers of a projection, listed in tasks, after a look at every key."""
-        system = FileSystem.probe(site.data)
+        """List a projection in tasks and check its keys; return the tables of files and markers."""
+        system = FileSystem.probe(context.data)
         if system != FileSystem():
-            # Names that this file system takes for one may be anywhere: look at the whole.
-            whole = project(source.listing(self.store), source.prefix)
-            check_projection(whole, site.data, system)
-        units = split(partial(source.level, self.store), self.units)
+            # Names that are one file here may be in different subtrees: check all together.
+            projection = project(source.listing(self.store), source.prefix)
+            check_projection(projection, context.data, system)
+        subtrees = split(partial(source.level, self.store), self.min_subtrees)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
-        task = functions.task(list_subtrees, site, source, tables, groups)
-        written = write_subtrees(units, tables / "units")
-        answers = jobs.look("download", "list", written, task)
-        refuse_keys(problems_in(tables / "bad", answers))
-        listed = table_of(answers, tables / "listed", LISTED)
-        return listed, table_of(answers, tables / "markers", FETCHED)
+        task = functions.task(list_subtrees, context, source, tables, groups)
+        written = write_subtrees(subtrees, tables / "subtrees")
+        results = jobs.inspect("download", "list", written, task)
+        refuse_keys(problems_in(tables / "bad", results))
+        listed = table_of(results, tables / "listed", LISTED)
+        return listed, table_of(results, tables / "markers", FETCHED)
 
     def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
         tables = data.with_name(f"{data.name}.staging")
         tables.mkdir(mode=0o700)
         written = plan if isinstance(plan, SparkPlan) else write_plan(plan, tables, self.bounds)
         jobs = Jobs(self.session, self.events)
-        with self._task_context(tables, data, staging.repository, staging.branch) as site:
+        with self._task_context(tables, data, staging.repository, staging.branch) as context:
             jobs.move(
                 "stage",
                 written.deletes,
                 _DELETES,
-                functions.task(functions.delete, site),
+                functions.task(functions.delete, context),
             )
             jobs.move(
                 "stage",
                 written.uploads,
                 self.bounds,
-                functions.task(functions.upload, site),
+                functions.task(functions.upload, context),
             )
 
     @contextmanager
     def _task_context(
         self, tables: Path, data: Path, repository: str, ref: str
     ) -> Iterator[functions.TaskContext]:
-        """Where tasks move objects. The store's file is there while they do, and no longer."""
+        """Provide the context of tasks. The store's file exists within the block only."""
         file = tables / "store"
         self.serializer.pack(file)
         try:

@@ -1,4 +1,4 @@
-"""Errors as text, so that one raised in another process is raised here as it was there."""
+"""Encode an error as text in a Spark task, and raise the same error in the worker's process."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from perago import errors
 
 
 def encode(error: Exception) -> str:
-    """An error by the name of its class, with what it says."""
-    told: dict[str, Any] = {"kind": type(error).__name__, "text": str(error)}
+    """Encode the class and the text of an error, as JSON."""
+    fields: dict[str, Any] = {"kind": type(error).__name__, "text": str(error)}
     if isinstance(error, errors.PeragoError):
-        told["hint"] = error.hint
+        fields["hint"] = error.hint
     elif isinstance(error, OSError) and error.errno is not None:
-        told["system"] = [error.errno, error.strerror, _name(error.filename)]
-    return json.dumps(told)
+        fields["system"] = [error.errno, error.strerror, _name(error.filename)]
+    return json.dumps(fields)
 
 
 def decode(text: str) -> Exception:
-    """The error that ``encode`` was given: of the same class, with the same text."""
-    told = json.loads(text)
-    kind = getattr(errors, told["kind"], None)
+    """Build the error that ``encode`` was given, with the same class and text.
+
+    An error of an unknown class becomes a ``RuntimeError`` whose text names the class.
+    """
+    fields = json.loads(text)
+    kind = getattr(errors, fields["kind"], None)
     if isinstance(kind, type) and issubclass(kind, errors.PeragoError):
-        return kind(told["text"], hint=told["hint"])
-    if "system" in told:
-        number, reason, name = told["system"]
-        # The number alone makes it FileNotFoundError, PermissionError and so on.
+        return kind(fields["text"], hint=fields["hint"])
+    if "system" in fields:
+        number, reason, name = fields["system"]
+        # Python chooses FileNotFoundError, PermissionError and so on by the number.
         return OSError(number, reason, name)
-    kind = getattr(builtins, told["kind"], None)
+    kind = getattr(builtins, fields["kind"], None)
     if isinstance(kind, type) and issubclass(kind, ValueError | TypeError | RuntimeError):
-        return _of_builtin(kind, told["text"])
-    return RuntimeError(f"{told['kind']}: {told['text']}")
+        return _build_builtin(kind, fields["text"])
+    return RuntimeError(f"{fields['kind']}: {fields['text']}")
 
 
-def _of_builtin(kind: type[Exception], text: str) -> Exception:
+def _build_builtin(kind: type[Exception], text: str) -> Exception:
     try:
         return kind(text)
-    except TypeError:  # such as UnicodeDecodeError, which asks for more than a text
+    except TypeError:  # such as UnicodeDecodeError, which takes more than a text
         return RuntimeError(f"{kind.__name__}: {text}")
 
 

@@ -1,7 +1,7 @@
-"""What runs in Spark's Python workers: the transfer's partition functions over Arrow batches.
+"""Functions that run in Spark's Python workers: the partition functions over Arrow batches.
 
-Each task answers with one row: what it moved, or the error that stopped it. An error is a value
-here, because an exception would come back as Spark's own, with our text somewhere inside.
+Each task returns one row: the result of its partition, or the error that stopped it. An error is
+a value in that row, because an exception would arrive as Spark's own, with its text inside.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from perago.transfer.scan import FetchedFile, StatRecord
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 
-ANSWER = pa.schema(
+# The row that a task returns.
+RESULT = pa.schema(
     {
         "partition": pa.int32(),
         "objects": pa.int64(),
@@ -68,89 +69,103 @@ class TaskContext:
     open_store: Callable[[Path], ObjectStore]
 
     def store(self) -> ObjectStore:
+        """Open the store; raises ``OSError`` if its file was removed."""
         return self.open_store(self.store_file)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """What one partition came to."""
+    """What the task of one partition moved or found, and the parts of tables that it wrote."""
 
-    objects: int
-    size: int
+    total: TransferSize
     deletes: int = 0
-    # The tables it wrote a part of, each with the groups in that part.
+    # The group sizes of each part, by the name of its table.
     parts: Mapping[str, Sequence[TransferSize]] = field(default_factory=dict)
 
+    @classmethod
+    def of_row(cls, row: Row) -> PartitionResult:
+        """Read the result from a row of ``RESULT``."""
+        parts = {
+            name: [TransferSize(*size) for size in sizes]
+            for name, sizes in json.loads(row["parts"]).items()
+        }
+        return cls(TransferSize(row["objects"], row["bytes"]), row["deletes"], parts)
 
-def read_parts(table: Table, places: PartitionAssignment | None, batches: Batches) -> Batches:
-    """Each input row stands for a part file: its rows, with the partition of their group."""
+    def columns(self) -> tuple[int, int, int, str]:
+        """Return the objects, bytes, deletes and parts of a row of ``RESULT``."""
+        parts = {name: [astuple(size) for size in sizes] for name, sizes in self.parts.items()}
+        return self.total.objects, self.total.size, self.deletes, json.dumps(parts)
+
+
+def read_parts(table: Table, assignment: PartitionAssignment | None, batches: Batches) -> Batches:
+    """Read the part files that the input rows number.
+
+    With an assignment, each row also gets the partition of its group.
+    """
     numbers = list(table.parts)
     for batch in batches:
         for position in batch.column(0).to_pylist():
             number = numbers[position]
             for part in read_part(part_path(table.folder, number)):
-                if places is None:
+                if assignment is None:
                     yield part
                 else:
-                    place, groups = places.by_part[number], part.column("group").to_pylist()
-                    found = [None if group is None else place[group] for group in groups]
+                    by_group, groups = assignment.by_part[number], part.column("group").to_pylist()
+                    found = [None if group is None else by_group[group] for group in groups]
                     yield part.append_column("partition", pa.array(found, pa.int32()))
 
 
-def read_and(task: Task, table: Table, batches: Batches) -> Batches:
-    """Call a task with the rows of part files: each step of its own would cost a Python worker."""
+def read_and_run(task: Task, table: Table, batches: Batches) -> Batches:
+    """Run a task with the rows of part files, in one step: two would need two Python workers."""
     return task(read_parts(table, None, batches))
 
 
-def answered(work: Callable[[int, list[Row]], PartitionResult], batches: Batches) -> Batches:
-    """Do the work of one partition and answer with one row."""
+def run_partition(work: Callable[[int, list[Row]], PartitionResult], batches: Batches) -> Batches:
+    """Call ``work`` with the number and the rows of a partition; yield its result as one row."""
     started = time.perf_counter()
-    # Reading is Spark's: what fails there is no error of ours.
+    # Outside of the try: an error of reading is Spark's.
     rows = [row for batch in batches for row in batch.to_pylist()]
     if not rows:
         return
     number = rows[0]["partition"]
-    moved, error = PartitionResult(0, 0), None
+    result, error = PartitionResult(TransferSize()), None
     try:
-        moved = work(number, rows)
-    except Exception as failure:  # noqa: BLE001  an error is an answer
+        result = work(number, rows)
+    except Exception as failure:  # noqa: BLE001  returned in the row
         error = encode(failure)
-    seconds = time.perf_counter() - started
-    parts = {name: [astuple(load) for load in loads] for name, loads in moved.parts.items()}
-    told = moved.objects, moved.size, moved.deletes, json.dumps(parts)
-    values = (number, *told, seconds, error)
-    columns = {name: [value] for name, value in zip(ANSWER.names, values, strict=True)}
-    yield pa.RecordBatch.from_pydict(columns, schema=ANSWER)
+    values = (number, *result.columns(), time.perf_counter() - started, error)
+    columns = {name: [value] for name, value in zip(RESULT.names, values, strict=True)}
+    yield pa.RecordBatch.from_pydict(columns, schema=RESULT)
 
 
-def download(site: TaskContext, tables: Path, number: int, rows: list[Row]) -> PartitionResult:
-    """Download a partition and write down what came."""
-    objects = [(row["path"], RemoteObject(row["key"], row["size"], "")) for row in rows]
-    place = DownloadTarget.beside(site.data)
+def download(context: TaskContext, tables: Path, number: int, rows: list[Row]) -> PartitionResult:
+    """Download a partition and write the records and hashes of its files to a table."""
+    objects = [(row["path"], RemoteObject(row["key"], row["size"])) for row in rows]
+    target = DownloadTarget.beside(context.data)
     fetched = download_partition(
-        site.store(), site.repository, site.ref, objects, place, site.threads
+        context.store(), context.repository, context.ref, objects, target, context.threads
     )
     for row in rows:
-        came = fetched[row["path"]]
-        row.update(_columns_of(came.record), md5=came.md5)
+        file = fetched[row["path"]]
+        row.update(_columns_of(file.record), md5=file.md5)
     with PartWriter(tables / "fetched", number, FETCHED) as part:
         part.add_all(rows)
-    load = TransferSize(len(rows), sum(row["size"] for row in rows))
-    return PartitionResult(load.objects, load.size, parts={"fetched": [load]})
+    total = TransferSize(len(rows), sum(row["size"] for row in rows))
+    return PartitionResult(total, parts={"fetched": [total]})
 
 
-def decide(body_started_ns: int, batches: Batches) -> Batches:
-    """Of the joined rows, those that need a further look: all but the proven unchanged."""
+def drop_unchanged(body_started_ns: int, batches: Batches) -> Batches:
+    """Filter the joined rows: drop those whose records prove that nothing changed."""
     for batch in batches:
         rows = batch.to_pylist()
-        kept = [position for position, row in enumerate(rows) if _is_open(row, body_started_ns)]
+        kept = [at for at, row in enumerate(rows) if _may_have_changed(row, body_started_ns)]
         yield batch.take(pa.array(kept, pa.int64()))
 
 
-def _is_open(row: Row, body_started_ns: int) -> bool:
+def _may_have_changed(row: Row, body_started_ns: int) -> bool:
     before, now = row["before_path"], row["path"]
     if before is None or now is None:
-        # A folder without a marker is nothing to publish.
+        # A folder without a marker is not published.
         return now is None or not now.endswith("/")
     if now.endswith("/"):
         return False
@@ -159,59 +174,66 @@ def _is_open(row: Row, body_started_ns: int) -> bool:
 
 
 def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row]) -> PartitionResult:
-    """Hash what is in doubt, and write down what has to be uploaded and deleted."""
-    there = [row for row in rows if row["path"] is not None]
-    suspects = [row["path"] for row in there if row["before_path"] is not None]
+    """Hash the files that may have changed, and write tables of the uploads and deletes."""
+    present = [row for row in rows if row["path"] is not None]
+    suspects = [row["path"] for row in present if row["before_path"] is not None]
     hashes = hash_partition(data, suspects)
     uploads = [
         _as_upload(row, start)
-        for row in there
+        for row in present
         if row["before_path"] is None or hashes[row["path"]] != row["before_md5"]
     ]
-    gone = [{"key": row["before_key"], "group": 0} for row in rows if row["path"] is None]
+    deletes = [{"key": row["before_key"], "group": 0} for row in rows if row["path"] is None]
     with PartWriter(changes / "uploads", number, UPLOADS) as part:
         part.add_all(uploads)
     with PartWriter(changes / "deletes", number, DELETES) as part:
-        part.add_all(gone)
-    # The rows of a part are one group: a partition's worth at most.
-    sent = TransferSize(len(uploads), sum(row["size"] for row in uploads))
-    loads = {"uploads": sent, "deletes": TransferSize(len(gone))}
-    parts = {name: [load] for name, load in loads.items() if load.objects}
-    return PartitionResult(sent.objects, sent.size, len(gone), parts)
+        part.add_all(deletes)
+    # The rows of a part are one group: at most a partition.
+    uploaded = TransferSize(len(uploads), sum(row["size"] for row in uploads))
+    sizes = {"uploads": uploaded, "deletes": TransferSize(len(deletes))}
+    parts = {name: [size] for name, size in sizes.items() if size.objects}
+    return PartitionResult(uploaded, len(deletes), parts)
 
 
 def _as_upload(row: Row, start: str) -> Row:
-    """A changed object keeps its content type and user metadata."""
+    """Return the row of an upload; a changed object keeps its content type and user metadata."""
     kept = {name: row[f"before_{name}"] for name in ("content_type", "metadata")}
     return {**row, **kept, "key": start + row["path"], "group": 0}
 
 
-def upload(site: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
+def upload(context: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
     """Upload a partition."""
     uploads = [upload_of(row) for row in rows]
-    upload_partition(site.store(), site.repository, site.ref, uploads, site.data, site.threads)
-    return PartitionResult(len(uploads), sum(item.size for item in uploads))
+    upload_partition(
+        context.store(),
+        context.repository,
+        context.ref,
+        uploads,
+        context.data,
+        context.threads,
+    )
+    return PartitionResult(TransferSize(len(uploads), sum(item.size for item in uploads)))
 
 
-def delete(site: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
+def delete(context: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
     """Delete a partition."""
     keys = [row["key"] for row in rows]
-    delete_partition(site.store(), site.repository, site.ref, keys, site.threads)
-    return PartitionResult(0, 0, len(keys))
+    delete_partition(context.store(), context.repository, context.ref, keys, context.threads)
+    return PartitionResult(TransferSize(), len(keys))
 
 
 def task(work: Callable[..., PartitionResult], *given: object) -> Task:
-    """A partition's work as the function that Spark calls."""
-    return partial(answered, partial(work, *given))
+    """Bind the first arguments of a partition's work; return the function that Spark calls."""
+    return partial(run_partition, partial(work, *given))
 
 
 def record_of(row: Row, start: str = "") -> StatRecord:
-    """The stat record in a row."""
+    """Read the stat record from the columns of a row."""
     return StatRecord(*(row[start + name] for name in _RECORD_COLUMNS))
 
 
 def upload_of(row: Row) -> Upload:
-    """A row of the uploads' table as the plan has it."""
+    """Read the upload from a row of the uploads' table."""
     kept: dict[str, object] = {}
     if row["content_type"] is not None:
         kept = {"content_type": row["content_type"], "metadata": load_metadata(row["metadata"])}

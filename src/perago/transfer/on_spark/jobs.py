@@ -1,11 +1,10 @@
-"""Jobs over a Connect session: frames of part files, and tasks that answer with a row each."""
+"""Run Spark jobs over a Connect session: frames of part files, and tasks that return a row each."""
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,17 @@ import pyarrow as pa
 
 from perago.errors import BackendUnavailableError
 from perago.protocol.events import EventSink, PhaseEvent
+from perago.text import shorten_line_start
 from perago.transfer.on_spark.failures import decode
-from perago.transfer.on_spark.functions import ANSWER, Task, read_and, read_parts
-from perago.transfer.on_spark.tables import PartitionAssignment, Table, ddl
-from perago.transfer.partition import Bounds, TransferSize
+from perago.transfer.on_spark.functions import (
+    RESULT,
+    PartitionResult,
+    Task,
+    read_and_run,
+    read_parts,
+)
+from perago.transfer.on_spark.tables import PartitionAssignment, Row, Table, ddl
+from perago.transfer.partition import Bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,80 +33,76 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_TEXT = 300
-# Small part files are read several in one go.
-_ROWS_PER_READ = 50_000
+# Several small part files are read by one task.
+_ROWS_PER_READER = 50_000
+
+# The results of a job, by the number of the partition.
+Results = dict[int, PartitionResult]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one partition moved, and the parts of tables that it wrote."""
-
-    partition: int
-    load: TransferSize
-    deletes: int
-    parts: Mapping[str, Sequence[TransferSize]]
-
-
-def table_of(answers: Iterable[Answer], folder: Path, schema: pa.Schema) -> Table:
-    """The table in a folder that partitions wrote parts of."""
-    wrote = [answer for answer in answers if folder.name in answer.parts]
-    wrote.sort(key=lambda answer: answer.partition)
-    return Table(folder, schema, {one.partition: one.parts[folder.name] for one in wrote})
+def table_of(results: Mapping[int, PartitionResult], folder: Path, schema: pa.Schema) -> Table:
+    """Build the table in a folder from the parts that partitions wrote."""
+    parts = {
+        number: result.parts[folder.name]
+        for number, result in sorted(results.items())
+        if folder.name in result.parts
+    }
+    return Table(folder, schema, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Runs an engine's jobs in one session and tells the sink about each partition."""
+    """Runs an engine's jobs in one session and reports each partition to the event sink."""
 
     session: Callable[[], SparkSession]
     events: EventSink
 
-    def rows(self, table: Table, places: PartitionAssignment | None = None) -> DataFrame:
-        """The rows of a table; with ``places``, also the partition of each row's group."""
+    def rows(self, table: Table, assignment: PartitionAssignment | None = None) -> DataFrame:
+        """Return the rows of a table; with an assignment, each with the partition of its group."""
         partition = pa.field("partition", pa.int32())
-        schema = table.schema if places is None else table.schema.append(partition)
-        numbers = self._numbers(table, table.total().objects // _ROWS_PER_READ + 1)
-        return numbers.mapInArrow(partial(read_parts, table, places), ddl(schema))
+        schema = table.schema if assignment is None else table.schema.append(partition)
+        numbers = self._numbers(table, table.total().objects // _ROWS_PER_READER + 1)
+        return numbers.mapInArrow(partial(read_parts, table, assignment), ddl(schema))
 
     def _numbers(self, table: Table, readers: int) -> DataFrame:
-        """A number for each part file of a table, shared out among so many readers."""
+        """Return a row per part file of a table, divided among a number of readers."""
         return self.session().range(0, len(table.parts), 1, readers)
 
-    def move(self, phase: str, table: Table, bounds: Bounds, task: Task) -> list[Answer]:
-        """Share a table out into bounded partitions, and call a task with each."""
-        places = table.places(bounds)
-        if not places.partitions:
-            return []
-        return self.run(phase, self.rows(table, places), places.partitions, task)
+    def move(self, phase: str, table: Table, bounds: Bounds, task: Task) -> Results:
+        """Divide a table into bounded partitions, and run a task with each."""
+        assignment = table.assign(bounds)
+        if not assignment.partitions:
+            return {}
+        return self.run(phase, self.rows(table, assignment), assignment.partitions, task)
 
-    def run(self, phase: str, frame: DataFrame, partitions: int, task: Task) -> list[Answer]:
-        """Call a task with each partition of a frame."""
-        shared = frame.repartitionById(partitions, frame["partition"])
-        return self._answers(phase, shared.mapInArrow(task, ddl(ANSWER)), partitions)
+    def run(self, phase: str, frame: DataFrame, partitions: int, task: Task) -> Results:
+        """Run a task with each partition of a frame."""
+        divided = frame.repartitionById(partitions, frame["partition"])
+        return self._results(phase, divided.mapInArrow(task, ddl(RESULT)), partitions)
 
-    def look(self, phase: str, what: str, units: Table, task: Task) -> list[Answer]:
-        """Call a task with each part of a table of units."""
-        count = len(units.parts)
-        looking = partial(read_and, task, units)
-        frame = self._numbers(units, count).mapInArrow(looking, ddl(ANSWER))
-        return self._answers(phase, frame, count, what)
+    def inspect(self, phase: str, what: str, subtrees: Table, task: Task) -> Results:
+        """Run a task that lists or scans with each part of a table of subtrees."""
+        count = len(subtrees.parts)
+        inspecting = partial(read_and_run, task, subtrees)
+        frame = self._numbers(subtrees, count).mapInArrow(inspecting, ddl(RESULT))
+        return self._results(phase, frame, count, what)
 
-    def _answers(
+    def _results(
         self, phase: str, frame: DataFrame, partitions: int, what: str | None = None
-    ) -> list[Answer]:
-        """What the tasks answer; the first error is raised."""
-        answers: list[Answer] = []
-        with closing(self._rows(frame)) as rows:
+    ) -> Results:
+        """Collect the results of all tasks; the first error of a task is raised."""
+        results: Results = {}
+        with closing(self._collect(frame)) as rows:
             for row in rows:
                 if row["error"] is not None:
                     raise decode(row["error"])
-                answers.append(_answer(row))
-                progress = f"{len(answers)}/{partitions}"
-                self._tell(phase, what, answers[-1], row["seconds"], progress)
-        return answers
+                result = results[row["partition"]] = PartitionResult.of_row(row)
+                progress = f"{len(results)}/{partitions}"
+                self._report(phase, what, result, row["seconds"], progress)
+        return results
 
-    def _rows(self, frame: DataFrame) -> Generator[dict[str, Any]]:
-        """The answers as they come. Whatever ends this early also ends the job."""
+    def _collect(self, frame: DataFrame) -> Generator[Row]:
+        """Yield the rows as they arrive. Closing the generator early ends the job."""
         from pyspark.errors import PySparkException
 
         session, tag = self.session(), f"perago-transfer-{uuid.uuid4().hex}"
@@ -111,32 +113,24 @@ class Jobs:
         except PySparkException as error:
             raise _translated(error) from None
         except BaseException:
-            # Not only errors: this generator is closed when an answer is one.
+            # Not only errors: the generator is also closed when a row holds an error.
             _interrupt(session, tag)
             raise
         finally:
             session.removeTag(tag)
 
-    def _tell(
-        self, phase: str, what: str | None, answer: Answer, seconds: float, progress: str
+    def _report(
+        self, phase: str, what: str | None, result: PartitionResult, seconds: float, progress: str
     ) -> None:
         details: dict[str, Any] = {"partition": progress}
         if what is None:
-            details |= {"objects": answer.load.objects, "bytes": answer.load.size}
+            details |= {"objects": result.total.objects, "bytes": result.total.size}
         else:
-            # What was only looked at is not told as objects: the same phase moves them too.
-            details |= {"what": what, "found": answer.load.objects}
-        if answer.deletes:
-            details["deletes"] = answer.deletes
+            # Objects that were only listed or scanned do not count: the same phase moves them too.
+            details |= {"what": what, "found": result.total.objects}
+        if result.deletes:
+            details["deletes"] = result.deletes
         self.events(PhaseEvent("partition_done", phase, seconds, details))
-
-
-def _answer(row: dict[str, Any]) -> Answer:
-    told = json.loads(row["parts"])
-    parts = {name: [TransferSize(*load) for load in loads] for name, loads in told.items()}
-    return Answer(
-        row["partition"], TransferSize(row["objects"], row["bytes"]), row["deletes"], parts
-    )
 
 
 def _interrupt(session: SparkSession, tag: str) -> None:
@@ -145,14 +139,14 @@ def _interrupt(session: SparkSession, tag: str) -> None:
     try:
         session.interruptTag(tag)
     except PySparkException as error:
-        # The error that led here is the one to be told.
+        # Logged and not raised: the error that led here is raised.
         _log.warning("failed to interrupt the Spark job %s: %s", tag, type(error).__name__)
 
 
 def _translated(error: Exception) -> BackendUnavailableError:
-    text = " ".join(str(error).partition("JVM stacktrace:")[0].split())
+    text = shorten_line_start(str(error).partition("JVM stacktrace:")[0], _MAX_TEXT)
     return BackendUnavailableError(
-        f"Spark did not finish the transfer: {type(error).__name__}: {text[-_MAX_TEXT:]}",
+        f"Spark did not finish the transfer: {type(error).__name__}: {text}",
         hint="Read the Spark server's log; its Python workers need PERAGO_WORKSPACE_ROOT, as the "
         "same user.",
     )

@@ -1,4 +1,4 @@
-"""The sync plan as tables: from what was fetched and what is there now, by a join on the path."""
+"""The sync plan as tables, made by a join of the download and the data folder on the path."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from perago.transfer.subtrees import split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# So many groups of objects fill a partition: small enough to be packed well.
+# The number of groups that fill a partition: small groups can be packed well.
 GROUPS_PER_PARTITION = 4
-# Objects that are gone need no hashing, only a place to be written down.
-_GONE_PER_PARTITION = 10_000
+# Objects whose files are missing are deleted without hashing, so a partition takes many.
+_MISSING_PER_PARTITION = 10_000
 
 _PARTITION = pa.field("partition", pa.int32())
 _BEFORE = pa.schema([pa.field(f"before_{field.name}", field.type) for field in FETCHED])
@@ -47,7 +47,7 @@ _JOINED = pa.schema([*_BEFORE, *LOCAL, _PARTITION])
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """What staging has to do, as tables."""
+    """The uploads and deletes of staging, as tables."""
 
     uploads: Table
     deletes: Table
@@ -73,13 +73,13 @@ class SparkPlan:
 
 @dataclass(frozen=True, slots=True)
 class SparkFetched:
-    """What was fetched, as tables: files with their records and hashes, and markers."""
+    """A downloaded projection as tables: files with their records and hashes, and markers."""
 
     jobs: Jobs
     data: Path
     prefix: str
     bounds: Bounds
-    units: int
+    min_subtrees: int
     files: Table
     markers: Table
 
@@ -88,56 +88,57 @@ class SparkFetched:
         return {"objects": total.objects, "bytes": total.size}
 
     def changes(self, body_started_ns: int) -> SparkPlan:
-        # A name of its own: a plan may be made more than once.
+        # A unique name: a plan may be made more than once.
         changes = self.data.with_name(f"{self.data.name}.changes-{uuid.uuid4().hex}")
         changes.mkdir(mode=0o700)
         local = self._scan(changes)
-        places = local.places(self.bounds)
-        gone = self.files.total().objects // _GONE_PER_PARTITION + 1
-        partitions = max(gone, places.partitions)
-        joined = self._joined(local, places, partitions)
-        open_rows = joined.mapInArrow(partial(functions.decide, body_started_ns), ddl(_JOINED))
+        assignment = local.assign(self.bounds)
+        missing = self.files.total().objects // _MISSING_PER_PARTITION + 1
+        partitions = max(missing, assignment.partitions)
+        joined = self._joined(local, assignment, partitions)
+        keep = partial(functions.drop_unchanged, body_started_ns)
+        suspects = joined.mapInArrow(keep, ddl(_JOINED))
         start = listing_prefix(self.prefix)
         task = functions.task(functions.compare, self.data, changes, start)
-        answers = self.jobs.run("diff", open_rows, partitions, task)
-        uploads = table_of(answers, changes / "uploads", UPLOADS)
-        deletes = table_of(answers, changes / "deletes", DELETES)
+        results = self.jobs.run("diff", suspects, partitions, task)
+        uploads = table_of(results, changes / "uploads", UPLOADS)
+        deletes = table_of(results, changes / "deletes", DELETES)
         unchanged = local.total().objects - uploads.total().objects
         return SparkPlan(uploads, deletes, unchanged)
 
     def _scan(self, changes: Path) -> Table:
-        """What is in the data folder, scanned in tasks, after a look at every name."""
-        units = split(partial(level, self.data), self.units)
+        """Scan the data folder in tasks and check every name; return the table of what is there."""
+        subtrees = split(partial(level, self.data), self.min_subtrees)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
         task = functions.task(scan_subtrees, self.data, self.prefix, changes, groups)
-        written = write_subtrees(units, changes / "units")
-        answers = self.jobs.look("diff", "scan", written, task)
-        refuse_special(problems_in(changes / "special", answers))
-        refuse_paths(problems_in(changes / "bad", answers))
-        return table_of(answers, changes / "local", LOCAL)
+        written = write_subtrees(subtrees, changes / "subtrees")
+        results = self.jobs.inspect("diff", "scan", written, task)
+        refuse_special(problems_in(changes / "special", results))
+        refuse_paths(problems_in(changes / "bad", results))
+        return table_of(results, changes / "local", LOCAL)
 
-    def _joined(self, local: Table, places: PartitionAssignment, partitions: int) -> DataFrame:
-        """Each path with what it was and what it is; what is gone also gets a partition."""
+    def _joined(self, local: Table, assignment: PartitionAssignment, partitions: int) -> DataFrame:
+        """Join download and data folder by path; a missing file gets a partition by its hash."""
         from pyspark.sql import functions as sql
 
         before = self.jobs.rows(self.files).unionAll(self.jobs.rows(self.markers))
         before = before.toDF(*_BEFORE.names)
-        now = self.jobs.rows(local, places)
+        now = self.jobs.rows(local, assignment)
         joined = before.join(now, before["before_path"] == now["path"], "full_outer")
-        anywhere = sql.pmod(sql.hash("before_path"), sql.lit(partitions))
-        return joined.withColumn("partition", sql.coalesce("partition", anywhere))
+        by_hash = sql.pmod(sql.hash("before_path"), sql.lit(partitions))
+        return joined.withColumn("partition", sql.coalesce("partition", by_hash))
 
 
 def write_plan(plan: Plan, tables: Path, bounds: Bounds) -> SparkPlan:
-    """The tables of a plan that was made in this process."""
-    whole = plan.collect()
+    """Write a plan that was made in this process to tables."""
+    collected = plan.collect()
     groups = bounds.part(GROUPS_PER_PARTITION)
     with PartWriter(tables / "uploads", 0, UPLOADS, groups) as uploads:
-        for upload in whole.uploads:
+        for upload in collected.uploads:
             kept = upload.content_type, dump_metadata(upload.metadata)
             record = asdict(upload.record).values()
             uploads.add(upload.path, upload.key, *kept, *record, uploads.group(upload.size))
     with PartWriter(tables / "deletes", 0, DELETES, bounds) as deletes:
-        for key in whole.deletes:
+        for key in collected.deletes:
             deletes.add(key, deletes.group(0))
-    return SparkPlan(uploads.as_table(), deletes.as_table(), whole.unchanged)
+    return SparkPlan(uploads.as_table(), deletes.as_table(), collected.unchanged)

@@ -1,113 +1,116 @@
-"""Listing and scanning in tasks: each goes through some units of the tree and writes tables."""
+"""List and scan in Spark tasks: each task processes some subtrees and writes tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 
 from perago.transfer.inventory import Source, projected
 from perago.transfer.on_spark.functions import PartitionResult, TaskContext
-from perago.transfer.on_spark.jobs import Answer, table_of
+from perago.transfer.on_spark.jobs import table_of
 from perago.transfer.on_spark.tables import (
     FETCHED,
     LISTED,
     LOCAL,
     PROBLEMS,
-    UNITS,
+    SUBTREES,
     PartWriter,
     Row,
     Table,
     dump_metadata,
-    written,
+    written_parts,
 )
 from perago.transfer.partition import Bounds, TransferSize
-from perago.transfer.paths import SortedNames, path_problem, publish_problems, room_in
+from perago.transfer.paths import SortedNames, local_path_problem, publish_problems, room_in
 from perago.transfer.scan import scanned
 from perago.transfer.subtrees import Subtree
 
-# More would not be faster: a task costs a fifth of a second, and they all ask one LakeFS.
-_MOST_TASKS = 16
+# More would not be faster: a task costs a fifth of a second, and all send requests to one LakeFS.
+_MAX_TASKS = 16
 
 Problem = tuple[str, str]
 
 
-def write_subtrees(units: Sequence[Subtree], folder: Path) -> Table:
-    """A part for each task. Dealt out in turn: neighbours are often of a size."""
-    tasks = min(_MOST_TASKS, len(units))
+def write_subtrees(subtrees: Sequence[Subtree], folder: Path) -> Table:
+    """Write a table of subtrees, with one part for each task.
+
+    The parts take subtrees in turn, because neighbours are often of similar size.
+    """
+    tasks = min(_MAX_TASKS, len(subtrees))
     for number in range(tasks):
-        with PartWriter(folder, number, UNITS) as part:
-            for unit in units[number::tasks]:
+        with PartWriter(folder, number, SUBTREES) as part:
+            for subtree in subtrees[number::tasks]:
                 # JSON, because folders on disk need not have names in valid UTF-8.
-                part.add(json.dumps(astuple(unit)), number)
-    return Table(folder, UNITS, dict.fromkeys(range(tasks), ()))
+                part.add(json.dumps(astuple(subtree)), number)
+    return Table(folder, SUBTREES, dict.fromkeys(range(tasks), ()))
 
 
 def list_subtrees(
-    site: TaskContext, source: Source, tables: Path, bounds: Bounds, number: int, rows: list[Row]
+    context: TaskContext, source: Source, tables: Path, bounds: Bounds, number: int, rows: list[Row]
 ) -> PartitionResult:
-    """List units and write down what is there, with a look at every key of it."""
-    store, room = site.store(), room_in(site.data)
+    """List subtrees, check every key, and write tables of the files, markers and problems."""
+    store, room = context.store(), room_in(context.data)
     with (
         PartWriter(tables / "listed", number, LISTED, bounds) as listed,
         PartWriter(tables / "markers", number, FETCHED) as markers,
         PartWriter(tables / "bad", number, PROBLEMS) as bad,
     ):
-        for unit in _subtrees_of(rows):
-            names = SortedNames(room, unit.above)
-            for entry in projected(source.listing(store, unit), source.prefix):
+        for subtree in _subtrees_of(rows):
+            names = SortedNames(room, subtree.above)
+            for entry in projected(source.listing(store, subtree), source.prefix):
                 path, item = entry.path, entry.item
                 if why := names.problem(entry):
-                    _note(bad, item.key, why)
+                    _add_problem(bad, item.key, why)
                 elif entry.is_marker:
                     markers.add(f"{path}/", item.key, *[None] * (len(FETCHED) - 2))
                 else:
                     kept = item.content_type, dump_metadata(item.metadata)
                     listed.add(path, item.key, *kept, item.size, listed.group(item.size))
-    return _told(listed, markers, bad)
+    return _result(listed, markers, bad)
 
 
 def scan_subtrees(
     data: Path, prefix: str, changes: Path, bounds: Bounds, number: int, rows: list[Row]
 ) -> PartitionResult:
-    """Scan units of the data folder and write down what is there, with a look at every name."""
+    """Scan subtrees of the data folder, check every name, and write tables of what is there."""
     with (
         PartWriter(changes / "local", number, LOCAL, bounds) as local,
         PartWriter(changes / "special", number, PROBLEMS) as special,
         PartWriter(changes / "bad", number, PROBLEMS) as bad,
     ):
-        for found in (found for unit in _subtrees_of(rows) for found in scanned(data, unit)):
-            path, record = found.path, found.record
+        for entry in (entry for subtree in _subtrees_of(rows) for entry in scanned(data, subtree)):
+            path, record = entry.path, entry.record
             name = path if record is not None else f"{path}/"
-            if found.special is not None:
-                _note(special, path, found.special)
+            if entry.special is not None:
+                _add_problem(special, path, entry.special)
             elif problems := list(publish_problems(name, prefix)):
                 for why in problems:
-                    _note(bad, name, why)
+                    _add_problem(bad, name, why)
             elif record is not None:
                 local.add(name, *asdict(record).values(), local.group(record.size))
-            elif path_problem(path) is None:
-                # A folder with another name is no problem, and no marker stands for it.
+            elif local_path_problem(path) is None:
+                # A folder with such a name is no problem: no marker can have that name.
                 local.add(name, *[None] * (len(LOCAL) - 1))
-    return _told(local, special, bad)
+    return _result(local, special, bad)
 
 
-def problems_in(folder: Path, answers: list[Answer]) -> Iterator[Problem]:
-    """What tasks noted in a table of problems."""
-    for row in table_of(answers, folder, PROBLEMS).rows():
+def problems_in(folder: Path, results: Mapping[int, PartitionResult]) -> Iterator[Problem]:
+    """Read the problems that tasks wrote to a table."""
+    for row in table_of(results, folder, PROBLEMS).rows():
         name, why = json.loads(row["problem"])
         yield name, why
 
 
 def _subtrees_of(rows: list[Row]) -> Iterator[Subtree]:
-    return (Subtree(*json.loads(row["unit"])) for row in rows)
+    return (Subtree(*json.loads(row["subtree"])) for row in rows)
 
 
-def _note(part: PartWriter, name: str, why: str) -> None:
+def _add_problem(part: PartWriter, name: str, why: str) -> None:
     part.add(json.dumps([name, why]))
 
 
-def _told(found: PartWriter, *others: PartWriter) -> PartitionResult:
-    load = sum(found.loads, TransferSize())
-    return PartitionResult(load.objects, load.size, parts=written(found, *others))
+def _result(found: PartWriter, *others: PartWriter) -> PartitionResult:
+    total = sum(found.group_sizes, TransferSize())
+    return PartitionResult(total, parts=written_parts(found, *others))

@@ -1,8 +1,8 @@
-"""Tables as part files beside the workspace: written and read in bounded memory.
+"""Tables as part files beside the workspace, written and read in bounded memory.
 
-They are where the workspace is, so whoever can move its files can read them. Arrow's own format:
-both the worker's process and Spark's Python workers read and write it without the JVM, which
-needs no access to the folder.
+Every process that can move the workspace's files can read them there. The format is Arrow's: the
+worker's process and Spark's Python workers read and write it without the JVM, which needs no
+access to the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS_PER_BATCH = 10_000
 
 _RECORD = {name: pa.int64() for name in ("size", "mtime_ns", "ctime_ns", "inode")}
 
-# An object as it was listed, with the group it is moved in.
+# An object of a listing, with the group that it is moved in.
 LISTED = pa.schema(
     {
         **{name: pa.string() for name in ("path", "key", "content_type", "metadata")},
@@ -33,14 +33,14 @@ LISTED = pa.schema(
         "group": pa.int32(),
     }
 )
-# The same after its download. A marker has a path that ends in a slash, and neither record nor MD5.
+# A downloaded object. A marker has a path that ends in a slash, and neither record nor MD5.
 FETCHED = pa.schema(
     {
         **{name: pa.string() for name in ("path", "key", "content_type", "metadata", "md5")},
         **_RECORD,
     }
 )
-# A file of the data folder; a folder has a path that ends in a slash, and no record.
+# A file of the data folder. A folder has a path that ends in a slash, and no record.
 LOCAL = pa.schema({"path": pa.string(), **_RECORD, "group": pa.int32()})
 UPLOADS = pa.schema(
     {
@@ -50,50 +50,52 @@ UPLOADS = pa.schema(
     }
 )
 DELETES = pa.schema({"key": pa.string(), "group": pa.int32()})
-# A unit of a tree, and which task goes through it.
-UNITS = pa.schema({"unit": pa.string(), "partition": pa.int32()})
-# A name and what is wrong with it, as JSON: names on disk need not be valid UTF-8.
+# A subtree, and the number of the task that processes it.
+SUBTREES = pa.schema({"subtree": pa.string(), "partition": pa.int32()})
+# A name and its problem, as JSON: names on disk need not be valid UTF-8.
 PROBLEMS = pa.schema({"problem": pa.string()})
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Part files by number, each with how much the groups of its rows are to move."""
+    """Part files by number, each with the sizes of the groups in it."""
 
     folder: Path
     schema: pa.Schema
     parts: Mapping[int, Sequence[TransferSize]]
 
     def rows(self) -> Iterator[Row]:
-        """Every row, in this process."""
+        """Read every row, in this process."""
         for number in self.parts:
             for batch in read_part(part_path(self.folder, number)):
                 yield from batch.to_pylist()
 
-    def groups(self) -> list[TransferSize]:
-        return [load for loads in self.parts.values() for load in loads]
+    def group_sizes(self) -> list[TransferSize]:
+        """Return the sizes of all groups, part by part."""
+        return [size for sizes in self.parts.values() for size in sizes]
 
     def total(self) -> TransferSize:
-        return sum(self.groups(), TransferSize())
+        """Return the size of the whole table."""
+        return sum(self.group_sizes(), TransferSize())
 
-    def places(self, bounds: Bounds) -> PartitionAssignment:
-        """Share the groups out into bounded partitions."""
-        packed = pack(self.groups(), bounds)
-        place = iter(packed)
-        by_part = {part: [next(place) for _ in loads] for part, loads in self.parts.items()}
+    def assign(self, bounds: Bounds) -> PartitionAssignment:
+        """Assign the groups to bounded partitions."""
+        packed = pack(self.group_sizes(), bounds)
+        partition = iter(packed)
+        by_part = {part: [next(partition) for _ in sizes] for part, sizes in self.parts.items()}
         return PartitionAssignment(by_part, max(packed, default=-1) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """The partition of each group of a table, by part."""
+    """The partition of each group of a table, by part, and the number of partitions."""
 
     by_part: Mapping[int, Sequence[int]]
     partitions: int
 
 
 class PartWriter:
-    """Writes one part file in bounded memory, whole or not at all: a task may be repeated.
+    """Writes one part file, atomically and in bounded memory; Spark may retry the task.
 
     Without a row there is no file.
     """
@@ -112,19 +114,19 @@ class PartWriter:
         self._rows: list[Sequence[Any]] = []
 
     def add(self, *values: Any) -> None:
-        """Take one row, with the values in the order of the schema."""
+        """Add one row, with the values in the order of the schema."""
         self._rows.append(values)
         self.count += 1
         if len(self._rows) == _ROWS_PER_BATCH:
             self._flush()
 
     def add_all(self, rows: Iterable[Row]) -> None:
-        """Take rows by the names of their columns; what the schema does not have is left out."""
+        """Add rows by the names of their columns; columns outside the schema are ignored."""
         for row in rows:
             self.add(*(row[name] for name in self._schema.names))
 
     def group(self, size: int) -> int:
-        """The group within this part of an object that is to be moved."""
+        """Assign an object to a group of this part; return the number of the group."""
         return self._grouping.add(size)
 
     @property
@@ -132,12 +134,12 @@ class PartWriter:
         return self._folder.name
 
     @property
-    def loads(self) -> list[TransferSize]:
-        return self._grouping.loads
+    def group_sizes(self) -> list[TransferSize]:
+        return self._grouping.sizes
 
     def as_table(self) -> Table:
-        """A table of this part alone, when it is complete."""
-        parts = {self._number: self.loads} if self.count else {}
+        """Return a table of this part alone, when it is complete."""
+        parts = {self._number: self.group_sizes} if self.count else {}
         return Table(self._folder, self._schema, parts)
 
     def __enter__(self) -> Self:
@@ -165,13 +167,13 @@ class PartWriter:
         self._rows.clear()
 
 
-def written(*parts: PartWriter) -> dict[str, Sequence[TransferSize]]:
-    """The tables that have a part now, with its groups."""
-    return {part.table: part.loads for part in parts if part.count}
+def written_parts(*writers: PartWriter) -> dict[str, Sequence[TransferSize]]:
+    """Return the tables for which a part was written, each with the group sizes of the part."""
+    return {writer.table: writer.group_sizes for writer in writers if writer.count}
 
 
 def read_part(path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of one part file."""
+    """Read the batches of one part file."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         yield from reader
 
@@ -189,6 +191,6 @@ def load_metadata(text: str) -> dict[str, str]:
 
 
 def ddl(schema: pa.Schema) -> str:
-    """A schema as Spark spells it."""
+    """Return a schema in Spark's notation."""
     names = {pa.string(): "string", pa.int64(): "long", pa.int32(): "int", pa.float64(): "double"}
     return ", ".join(f"`{field.name}` {names[field.type]}" for field in schema)

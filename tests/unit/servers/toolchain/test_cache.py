@@ -1,4 +1,4 @@
-"""The cache makes each artifact once, whole or not at all."""
+"""The cache makes each artifact once, atomically."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_two_processes_at_once_make_it_once(tmp_path: Path) -> None:
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     def broken(directory: Path) -> None:
         (directory / "half").write_text("half")
-        raise SetupError("the download broke")
+        raise SetupError("the download failed")
 
     cache = Cache(tmp_path)
-    with pytest.raises(SetupError, match="the download broke"):
+    with pytest.raises(SetupError, match="the download failed"):
         cache.obtain("thing-1.0", broken)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 

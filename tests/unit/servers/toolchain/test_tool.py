@@ -23,7 +23,7 @@ def _run(folder: Path, program: str, seconds: float = 30.0) -> str:
         cwd=folder,
         log=folder / "tool.log",
         seconds=seconds,
-        way_round="buy one",
+        alternative="buy one",
     )
 
 
@@ -36,7 +36,7 @@ def test_what_a_tool_prints_is_returned_and_its_errors_are_logged(tmp_path: Path
     ("said", "expected"),
     [
         ("write /x: no space left on device", "could not fetch the moon: the disk is full"),
-        ("dial tcp: lookup moon: no such host", "could not fetch the moon, the download broke: "),
+        ("dial tcp: lookup moon: no such host", "could not fetch the moon, the download failed: "),
         ("syntax error at line 1", "could not fetch the moon: syntax error at line 1"),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_jar_that_is_not_the_released_one_is_refused(
 
     monkeypatch.setattr(ivy, "retrieve", forged)
     monkeypatch.delenv("PERAGO_CONDUCTOR_JAR", raising=False)
-    with pytest.raises(SetupError, match="not the released one"):
+    with pytest.raises(SetupError, match="not the released file"):
         conductor.find_or_fetch(Cache(tmp_path))
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 

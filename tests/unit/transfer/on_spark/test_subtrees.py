@@ -17,7 +17,7 @@ from perago.testing import InMemoryLake
 from perago.testing.repository import StoredObject
 from perago.transfer.inventory import ObjectStore, Projection, Source, project
 from perago.transfer.on_spark.functions import PartitionResult, TaskContext
-from perago.transfer.on_spark.jobs import Answer, table_of
+from perago.transfer.on_spark.jobs import Results, table_of
 from perago.transfer.on_spark.subtrees import (
     list_subtrees,
     problems_in,
@@ -40,7 +40,7 @@ from support.trees import keys
 BOUNDS = Bounds(objects=3, size=10)
 
 
-def told(check: Callable[[], object]) -> str | None:
+def error_of(check: Callable[[], object]) -> str | None:
     try:
         check()
     except ProjectionError as error:
@@ -48,17 +48,15 @@ def told(check: Callable[[], object]) -> str | None:
     return None
 
 
-def answered(units: Table, task: Callable[..., PartitionResult]) -> list[Answer]:
-    """Call a task with each part of the units, as Spark would; the second time it is repeated."""
-    answers = {}
+def results_of(subtrees: Table, task: Callable[..., PartitionResult]) -> Results:
+    """Run a task with each part of the subtrees, as Spark would, and then retry each."""
+    results: Results = {}
     for _ in range(2):
-        for number in units.parts:
-            rows = [*Table(units.folder, units.schema, {number: ()}).rows()]
+        for number in subtrees.parts:
+            rows = [*Table(subtrees.folder, subtrees.schema, {number: ()}).rows()]
             assert {row["partition"] for row in rows} == {number}
-            moved = task(number, rows)
-            load = TransferSize(moved.objects, moved.size)
-            answers[number] = Answer(number, load, moved.deletes, moved.parts)
-    return [*answers.values()]
+            results[number] = task(number, rows)
+    return results
 
 
 def listed_in_tasks(
@@ -66,25 +64,25 @@ def listed_in_tasks(
 ) -> tuple[Table, Table]:
     tables = data.with_name("tables")
     tables.mkdir()
-    units = split(partial(source.level, store), wanted)
-    written = write_subtrees(units, tables / "units")
-    site = TaskContext(data, source.repository, source.ref, 1, Path(), lambda _: store)
-    answers = answered(written, partial(list_subtrees, site, source, tables, BOUNDS))
-    refuse_keys(problems_in(tables / "bad", answers))
+    subtrees = split(partial(source.level, store), wanted)
+    written = write_subtrees(subtrees, tables / "subtrees")
+    context = TaskContext(data, source.repository, source.ref, 1, Path(), lambda _: store)
+    results = results_of(written, partial(list_subtrees, context, source, tables, BOUNDS))
+    refuse_keys(problems_in(tables / "bad", results))
     assert {path.suffix for path in tables.rglob("*") if path.is_file()} == {".arrow"}
-    return table_of(answers, tables / "listed", LISTED), table_of(
-        answers, tables / "markers", FETCHED
+    return table_of(results, tables / "listed", LISTED), table_of(
+        results, tables / "markers", FETCHED
     )
 
 
 def assert_grouped(table: Table) -> None:
-    """Each part's rows are in the groups, with the loads, that the answer told."""
-    for number, loads in table.parts.items():
+    """Each part's rows are in the groups, with the sizes, that the result names."""
+    for number, group_sizes in table.parts.items():
         rows = [r for r in Table(table.folder, table.schema, {number: ()}).rows() if r["size"]]
-        for group, load in enumerate(loads):
+        for group, total in enumerate(group_sizes):
             sizes = [row["size"] for row in rows if row["group"] == group]
-            assert sum(sizes) == load.size
-            assert BOUNDS.hold(load) or load.objects == 1
+            assert sum(sizes) == total.size
+            assert BOUNDS.hold(total) or total.objects == 1
 
 
 def assert_same(listed: Table, markers: Table, projection: Projection) -> None:
@@ -124,17 +122,17 @@ def test_tasks_list_what_one_process_lists_or_refuse_it_with_the_same_words(
     with tempfile.TemporaryDirectory() as outer:
         data = Path(outer) / "data"
         data.mkdir()
-        refused = told(lambda: check_projection(projection, data, FileSystem()))
+        refused = error_of(lambda: check_projection(projection, data, FileSystem()))
         seen: list[Table] = []
         assert (
-            told(lambda: seen.extend(listed_in_tasks(source, lake.objects, wanted, data)))
+            error_of(lambda: seen.extend(listed_in_tasks(source, lake.objects, wanted, data)))
             == refused
         )
         if refused is None:
             assert_same(seen[0], seen[1], projection)
 
 
-def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
+def test_bad_keys_and_clashes_of_several_subtrees_are_one_error() -> None:
     lake = InMemoryLake()
     lake.create_repository("repo")
     bad = ["a/1", "a/b/c/2", "b//x", "c/d/../e", "c/f/g/h/1", "z/"]
@@ -144,7 +142,7 @@ def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
     with tempfile.TemporaryDirectory() as outer:
         data = Path(outer) / "data"
         data.mkdir()
-        found = told(lambda: listed_in_tasks(source, lake.objects, 100, data))
+        found = error_of(lambda: listed_in_tasks(source, lake.objects, 100, data))
         assert len([*(data.with_name("tables") / "bad").iterdir()]) > 1
     assert found is not None
     assert found.splitlines() == [
@@ -161,11 +159,11 @@ def test_bad_keys_and_clashes_of_several_units_are_one_error() -> None:
 def scanned_in_tasks(data: Path, wanted: int, prefix: str = "") -> Table:
     changes = data.with_name("changes")
     changes.mkdir()
-    written = write_subtrees(split(partial(level, data), wanted), changes / "units")
-    answers = answered(written, partial(scan_subtrees, data, prefix, changes, BOUNDS))
-    refuse_special(problems_in(changes / "special", answers))
-    refuse_paths(problems_in(changes / "bad", answers))
-    return table_of(answers, changes / "local", LOCAL)
+    written = write_subtrees(split(partial(level, data), wanted), changes / "subtrees")
+    results = results_of(written, partial(scan_subtrees, data, prefix, changes, BOUNDS))
+    refuse_special(problems_in(changes / "special", results))
+    refuse_paths(problems_in(changes / "bad", results))
+    return table_of(results, changes / "local", LOCAL)
 
 
 @pytest.fixture
@@ -175,8 +173,8 @@ def data(tmp_path: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(name.encode())
     (folder / "empty" / "inside").mkdir(parents=True)
-    for place in (folder, folder / "a"):
-        (place / ".perago-attempt.json").touch()
+    for parent in (folder, folder / "a"):
+        (parent / ".perago-attempt.json").touch()
     return folder
 
 
@@ -198,13 +196,13 @@ def test_tasks_scan_what_one_process_scans(data: Path, wanted: int) -> None:
 
 
 @MANY
-def test_what_is_refused_is_the_same_with_any_number_of_units(data: Path, wanted: int) -> None:
+def test_what_is_refused_is_the_same_with_any_number_of_subtrees(data: Path, wanted: int) -> None:
     for name in ("d/link", "a/b/pipe", "empty/inside/link"):
         os.mkfifo(data / name) if name.endswith("pipe") else (data / name).symlink_to("x")
     (data / "_lakefs_actions").mkdir()
     expected = "workspace publication does not support sockets, pipes or devices: a/b/pipe"
-    assert told(lambda: scan(data)) == expected
-    assert told(lambda: scanned_in_tasks(data, wanted)) == expected
+    assert error_of(lambda: scan(data)) == expected
+    assert error_of(lambda: scanned_in_tasks(data, wanted)) == expected
 
 
 @MANY
@@ -213,10 +211,10 @@ def test_names_that_cannot_be_published_are_one_error(data: Path, wanted: int) -
         (data / name).parent.mkdir(exist_ok=True)
         (data / name).touch()
     tree = scan(data)
-    expected = told(lambda: check_publishable(tree.files, tree.folders, ""))
+    expected = error_of(lambda: check_publishable(tree.files, tree.folders, ""))
     assert expected is not None
     assert len(expected.splitlines()) == 6
-    assert told(lambda: scanned_in_tasks(data, wanted)) == expected
+    assert error_of(lambda: scanned_in_tasks(data, wanted)) == expected
 
 
 @MANY

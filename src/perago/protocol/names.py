@@ -1,0 +1,12 @@
+"""Names in LakeFS that have a meaning to Perago, each defined once."""
+
+from __future__ import annotations
+
+# LakeFS reads a repository's actions from here. It is never part of a projection.
+ACTIONS_FOLDER = "_lakefs_actions/"
+# Begins the name of every staging branch.
+STAGING_PREFIX = "perago-staging-"
+# Begins the name of the tag that keeps a replaced commit.
+REPLACED_PREFIX = "perago-replaced-"
+# Begins the name of the tag that keeps what a withdrawn execution had committed.
+WITHDRAWN_PREFIX = "perago-withdrawn-"

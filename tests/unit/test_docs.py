@@ -1,0 +1,166 @@
+"""The pages of the repository: their links, the site made from them, the sections they cite."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "build.py"), run_name="docs_build")
+PROTOCOL = ROOT / "docs" / "protocol.md"
+# What is not the project's own text: environments, caches, what is built.
+_FOREIGN = {".git", ".venv", "site", "build", "dist", "node_modules"}
+_CITATION = re.compile(
+    r"(?:§+ ?|\b(?:sections?|protocol) )(?P<numbers>\d+(?:(?:, | and | to |\u2013|-)\d+)*)",
+    re.IGNORECASE,
+)
+
+
+def own_files(*patterns: str) -> Iterator[Path]:
+    for pattern in patterns:
+        for file in sorted(ROOT.rglob(pattern)):
+            folders = file.relative_to(ROOT).parts[:-1]
+            if not any(part in _FOREIGN or part.endswith("_cache") for part in folders):
+                yield file
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("Exit codes", "exit-codes"),
+        ("What a body can do, and what it cannot", "what-a-body-can-do-and-what-it-cannot"),
+        ("In LakeFS: perago gc", "in-lakefs-perago-gc"),
+        ("A worker's own server", "a-workers-own-server"),
+        ("7. Fences", "7-fences"),
+        ("a -- b", "a----b"),
+        ("PRG-101 DefinitionError", "prg-101-definitionerror"),
+        ("Größe: groß", "größe-groß"),
+        ("snake_case stays", "snake_case-stays"),
+    ],
+)
+def test_a_heading_has_the_anchor_that_github_gives_it(heading: str, anchor: str) -> None:
+    assert BUILD["anchor_of"](heading) == anchor
+
+
+def test_a_repeated_heading_has_a_numbered_anchor(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n## Same\n\n## `Same`\n\n## Same\n", encoding="utf-8")
+    assert list(BUILD["Page"].read(page).anchors()) == ["a", "same", "same-1", "same-2"]
+
+
+def test_a_link_to_a_missing_file_or_anchor_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A\n[x](gone.md) [y](#b) [z](other.md#c) [fine](#a) [out](https://example.com/#q)\n"
+        "[fine](other.md#d)\n\n```\n[code](is-no-link.md)\n```\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "other.md").write_text("# D\n", encoding="utf-8")
+    assert BUILD["find_broken_links"]([page], tmp_path) == [
+        "page.md: broken link gone.md",
+        "page.md: broken anchor #b",
+        "page.md: broken anchor other.md#c",
+    ]
+
+
+def test_every_relative_link_and_anchor_of_every_page_exists() -> None:
+    pages = list(own_files("*.md"))
+    assert ROOT / "README.md" in pages
+    assert PROTOCOL in pages
+    assert BUILD["find_broken_links"](pages, ROOT) == []
+
+
+class _Html(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "a" and (link := values.get("href")):
+            self.links.append(link)
+        if name := values.get("id"):
+            self.ids.add(name)
+
+
+def test_every_link_of_the_built_site_leads_somewhere_in_it(tmp_path: Path) -> None:
+    build: Callable[[Path], int] = BUILD["build"]
+    site = tmp_path / "site"
+    count = build(site)
+    assert count == len(list(BUILD["find_pages"]()))
+    pages = {file: _Html(file.read_text(encoding="utf-8")) for file in site.rglob("*.html")}
+    broken = []
+    for file, page in pages.items():
+        for link in page.links:
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            path, _, anchor = unquote(link).partition("#")
+            target = pages.get((file.parent / path).resolve() if path else file)
+            if target is None or (anchor and anchor not in target.ids):
+                broken.append(f"{file.relative_to(site)}: {link}")
+    assert broken == []
+    assert sum(len(page.links) for page in pages.values()) > 2 * len(pages)
+
+
+def protocol_sections() -> set[str]:
+    """The numbers of the protocol's headings."""
+    text = PROTOCOL.read_text(encoding="utf-8")
+    return set(re.findall(r"^#+ (\d+)\. ", text, re.MULTILINE))
+
+
+def cited_sections(text: str) -> Iterator[str]:
+    for found in _CITATION.finditer(text):
+        yield from re.findall(r"\d+", found["numbers"])
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ('"""Section 7: both fences."""', ["7"]),
+        ("sections 7 and 8 of the protocol", ["7", "8"]),
+        ("the publish table (protocol, section 7)", ["7"]),
+        ("see protocol 9, and § 11", ["9", "11"]),
+        ("§§ 4, 5", ["4", "5"]),
+        ("sections 0\u201311", ["0", "11"]),
+        ("the protocol has no number here; a section neither; 7 files", []),
+    ],
+)
+def test_a_citation_of_a_section_is_recognised(text: str, numbers: list[str]) -> None:
+    assert list(cited_sections(text)) == numbers
+
+
+def test_the_protocol_has_its_numbered_sections_in_order() -> None:
+    text = PROTOCOL.read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d+)\. ", text, re.MULTILINE) == [str(n) for n in range(12)]
+
+
+def test_every_section_cited_anywhere_exists_in_the_protocol() -> None:
+    sections = protocol_sections()
+    cited = 0
+    wrong = []
+    for file in own_files("*.py", "*.md"):
+        if file == Path(__file__):  # the examples above are no citations
+            continue
+        for number in cited_sections(file.read_text(encoding="utf-8")):
+            cited += 1
+            if number not in sections:
+                wrong.append(f"{file.relative_to(ROOT)}: section {number}")
+    assert wrong == []
+    assert cited > 10
+
+
+def test_the_marker_of_what_is_not_built_is_explained_before_it_is_used() -> None:
+    marker = "**not built yet**"
+    text = PROTOCOL.read_text(encoding="utf-8")
+    if marker in text:
+        introduction = text.partition("\n## 0.")[0]
+        assert marker in introduction, "explain the marker before section 0"
