@@ -33,7 +33,7 @@ demo: $(READY) ## Run the demonstration on servers of its own
 define run-tests
 	@rm -f .coverage
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not alone$(1)" --cov $(2) || failed=1; \
+	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" --cov $(2) || failed=1; \
 	$(PYTEST) -m "alone$(1)" --cov --cov-append $(2) || failed=1; \
 	$(BIN)/python -m coverage report || failed=1; \
 	exit $$failed

@@ -44,6 +44,14 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[_WORKER_INPUT] = node.config.stash[_KEEPER].listen()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share tests out one by one, except for those that share something expensive."""
+    from support.scheduling import InGroups
+
+    return InGroups(config, log)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build and fetch the servers before the first test, whose timeout must not count that."""
     marks = {

@@ -29,7 +29,7 @@ ALSO_ON_A_CLUSTER = pytest.mark.parametrize(
         pytest.param("spark_remote", id="server"),
         pytest.param(
             "cluster_remote",
-            marks=[pytest.mark.slow, pytest.mark.xdist_group("cluster")],
+            marks=pytest.mark.slow,
             id="cluster",
         ),
     ],

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.scheduling import TOGETHER, group_of
+
 TESTS = Path(__file__).parents[1]
 SUPPORT = TESTS / "support"
 MODULES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("*.py"))
@@ -55,3 +57,15 @@ def test_a_folder_of_tests_holds_tests_and_their_conftests_only() -> None:
 
 def test_no_helper_is_a_test() -> None:
     assert [path for path in SUPPORT.rglob("*.py") if path.name.startswith("test_")] == []
+
+
+def test_every_group_of_tests_that_stay_together_has_some() -> None:
+    ids = [
+        f"tests/{module}::{node.name}"
+        for module in MODULES
+        for node in ast.walk(ast.parse((TESTS / module).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    assert {group_of(each) for each in ids} == {None, *TOGETHER}
+    on_a_cluster = "tests/integration/spark_tasks/test_publish_table.py::test_a[changed-cluster]"
+    assert group_of(on_a_cluster) == "cluster"

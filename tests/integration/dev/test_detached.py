@@ -18,8 +18,7 @@ import pytest
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
-# One after the other, as with the tests of the foreground: each stack takes a core to start.
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.xdist_group("own stacks")]
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

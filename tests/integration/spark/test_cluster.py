@@ -16,8 +16,8 @@ from support.cluster import StandaloneCluster
 from support.real_world import RealWorld
 
 pytestmark = [
-    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)],
-    *[pytest.mark.slow, pytest.mark.xdist_group("cluster")],
+    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.slow],
+    pytest.mark.timeout(400),
 ]
 
 AUTHOR = """

@@ -11,8 +11,8 @@ from support.waiting import until
 from support.workers import WorkerSite
 
 pytestmark = [
-    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)],
-    *[pytest.mark.slow, pytest.mark.xdist_group("cluster")],
+    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.slow],
+    pytest.mark.timeout(400),
 ]
 
 

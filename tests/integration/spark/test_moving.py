@@ -90,7 +90,6 @@ def test_a_small_workspace_needs_no_spark(moving_site: WorkerSite) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("cluster")
 def test_a_cluster_moves_a_workspace_whose_root_is_shared(
     moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:
@@ -100,7 +99,6 @@ def test_a_cluster_moves_a_workspace_whose_root_is_shared(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("cluster")
 def test_a_cluster_that_does_not_see_the_root_moves_nothing(
     moving_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:

@@ -29,10 +29,7 @@ from support.connect import Serve
 from support.real_world import SEED, RealWorld
 from support.tls import Front, https_before
 
-pytestmark = [
-    *[pytest.mark.servers, pytest.mark.timeout(400)],
-    pytest.mark.xdist_group("private CA"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,7 @@ from perago.spark.runtime import ManagedRuntime
 from perago.spark.session import SHARES_MODULES, close_session, open_session
 from support.waiting import until
 
-pytestmark = [
-    *[pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)],
-    pytest.mark.xdist_group("runtime"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

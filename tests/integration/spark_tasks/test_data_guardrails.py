@@ -22,8 +22,6 @@ from support.real_world import Servers
 from support.spark_world import ALSO_ON_A_CLUSTER, EVENTS, RealSparkWorld, Rows, clean
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
-# In one process, which has one commit and one session for all cases.
-ON_ONE_SESSION = pytest.mark.xdist_group("data guardrails")
 
 HOLD: list[Guardrail] = [
     require_schema("raw", "user STRING, id LONG, amount BIGINT"),
@@ -75,7 +73,6 @@ def workspace(
     session.close()
 
 
-@ON_ONE_SESSION
 @pytest.mark.parametrize("guardrail", HOLD, ids=repr)
 def test_a_guardrail_that_holds_says_nothing(
     workspace: SparkWorkspace, guardrail: Guardrail
@@ -83,7 +80,6 @@ def test_a_guardrail_that_holds_says_nothing(
     check_spark([guardrail], workspace)
 
 
-@ON_ONE_SESSION
 @pytest.mark.parametrize(("guardrail", "text"), BROKEN, ids=lambda it: str(it)[:60])
 def test_a_guardrail_that_is_broken_says_what_it_found(
     workspace: SparkWorkspace, guardrail: Guardrail, text: str

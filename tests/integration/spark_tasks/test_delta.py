@@ -17,7 +17,7 @@ from support.spark_world import EVENTS, RealSparkWorld
 # The jars are fetched when the server first starts.
 pytestmark = [
     *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)],
-    *[pytest.mark.slow, pytest.mark.xdist_group("delta")],
+    pytest.mark.slow,
 ]
 
 # The defaults are for clusters: 250 tasks to read a table's log of three entries.

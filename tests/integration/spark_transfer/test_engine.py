@@ -24,11 +24,7 @@ from support.trees import ODD_NAMES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# In one process: each that opens a session has Spark start Python processes for it.
-pytestmark = [
-    *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)],
-    pytest.mark.xdist_group("spark transfer"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_a_signal_ends_a_command_after_its_cleanup(
         try:
             assert process.stdout.readline() == "waiting\n"
             os.kill(process.pid, number)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == code
