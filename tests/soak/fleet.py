@@ -184,7 +184,7 @@ def fleet(seed: int) -> Iterator[Fleet]:
         # A site has gates as well; the workers' addresses are those of the proxies.
         lakefs, conductor = (closing.enter_context(gate_before(url)) for url in urls)
         site = WorkerSite(servers, folder, lakefs, conductor, targets=("proof_bodies",))
-        chooser = random.Random(seed)
+        chooser = random.Random(seed)  # noqa: S311  no secret
         try:
             yield Fleet(
                 stack,
