@@ -49,6 +49,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Share tests out one by one, except for those that share something expensive."""
     from support.scheduling import InGroups
 
+    # In the order they are collected in. With the largest groups first, all that starts servers of
+    # its own would do so at the same moment.
+    config.option.loadscopereorder = False
     return InGroups(config, log)
 
 
