@@ -256,17 +256,16 @@ class TestTransaction:
         assert process.returncode == 3
         assert "PRG-601" in err
 
-    def test_a_merge_whose_reply_is_lost_ends_with_5_and_keeps_the_staging_branch(
+    def test_a_merge_whose_reply_is_lost_and_that_did_not_land_ends_with_3(
         self, world: RealWorld, start: Start, gate: Gate
     ) -> None:
         gate.hold("/merge/")
         process = start(lakefs=gate.url)
         out, err = process.communicate(timeout=90)
-        assert (process.returncode, out) == (5, "")
-        assert "PRG-503 UnknownOutcomeError" in err
-        assert "Try: Compare the target branch with the staging branch" in err
-        kept = world.branches() - {"main"}
-        assert [name.startswith("perago-staging-local-writer-") for name in kept] == [True]
+        assert (process.returncode, out) == (3, "")
+        assert "PRG-505 NotPublishedError" in err
+        assert world.branches() == {"main"}
+        assert [tag.startswith("perago-withdrawn-") for tag in world.tags()] == [True]
         assert list(world.root.iterdir()) == []
 
     def test_ctrl_c_in_the_body_stops_it(

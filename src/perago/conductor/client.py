@@ -70,10 +70,8 @@ class ConductorAttempts:
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         """Ask in one request which queues hold anything; a task in one may not be due yet."""
         queues = {f"{domain}:{name}" if domain else name: name for name in task_types}
-        query = {"taskType": list(queues)}
-        what = "read the sizes of queues"
-        sizes = self._api.get(what, "/tasks/queue/sizes", parsed(SIZES), query) or {}
-        return [name for queue, name in queues.items() if sizes.get(queue, 1)]
+        sizes = self._queue_sizes("read the sizes of queues", list(queues))
+        return [name for queue, name in queues.items() if sizes[queue]]
 
     def read(self, task_id: str) -> AttemptSnapshot:
         task = retrying_times(self._tries)(self._get_task, task_id)
@@ -97,13 +95,21 @@ class ConductorAttempts:
 
         Where "not found" is acted upon, an address that knows no task at all would be fatal.
         """
+        self._queue_sizes("read the size of a queue", ["perago"])
 
-        def read(body: bytes) -> None:
-            if "perago" not in parsed(SIZES)(body):
-                raise ValueError("the size of the queue is missing")
+    def _queue_sizes(self, what: str, queues: Sequence[str]) -> dict[str, int]:
+        """Conductor answers with every queue that it was asked for, also one it never had."""
 
-        query = {"taskType": "perago"}
-        self._api.get("read the size of a queue", "/tasks/queue/sizes", read, query)
+        def read(body: bytes) -> dict[str, int]:
+            sizes = parsed(SIZES)(body)
+            if not sizes.keys() >= set(queues):
+                raise ValueError("the size of a queue is missing")
+            return sizes
+
+        sizes = self._api.get(what, "/tasks/queue/sizes", read, {"taskType": list(queues)})
+        if sizes is None:
+            raise BackendUnavailableError(f"Conductor did not {what}: the answer is empty")
+        return sizes
 
     def renew(self, claim: Claim) -> None:
         """Extend the lease. Only for a claim that was just read and found ours."""

@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 BODIES = pytest.mark.parametrize("body", [clean, do_nothing], ids=["changed", "no-op"])
 
 
-def complete(world: RealSparkWorld, body: SparkBody) -> str:
+def complete(world: RealSparkWorld, body: SparkBody, workflow: str | None = None) -> str:
     """Run one attempt that must complete; the output's ref."""
-    workflow = world.start()
+    workflow = workflow or world.start()
     outcome, _ = world.attempt(world.spark_job(body))
     assert isinstance(outcome, Completed), outcome
     task = world.tasks(workflow)[0]
@@ -80,8 +80,8 @@ def test_at_the_input_no_change_completes_with_the_input(world: RealSparkWorld) 
 
 @ALSO_ON_A_CLUSTER
 def test_an_abandoned_publication_is_replaced(world: RealSparkWorld) -> None:
-    abandoned = world.commit("main", {"data/left.txt": "over"})
-    ref = complete(world, clean)
+    workflow, abandoned = world.abandon({"data/left.txt": "over"})
+    ref = complete(world, clean, workflow)
     assert world.history()[:2] == [ref, world.ref]
     assert "data/left.txt" not in world.paths()
     assert world.rows("data/clean") == CLEAN
@@ -92,8 +92,8 @@ def test_an_abandoned_publication_is_replaced(world: RealSparkWorld) -> None:
 def test_over_an_abandoned_publication_no_change_returns_to_the_input(
     world: RealSparkWorld,
 ) -> None:
-    abandoned = world.commit("main", {"data/left.txt": "over"})
-    assert complete(world, do_nothing) == world.ref
+    workflow, abandoned = world.abandon({"data/left.txt": "over"})
+    assert complete(world, do_nothing, workflow) == world.ref
     world.assert_at(world.ref)
     assert abandoned in world.tags().values()
 

@@ -148,3 +148,7 @@ def test_the_end_of_the_reading_thread_ends_the_executor() -> None:
     ended = threading.Event()
     executor.Line(broken, on_end=ended.set)
     assert ended.wait(5)
+    # Its exception must be this test's, and not the next one's.
+    for thread in threading.enumerate():
+        if thread.name == "perago-line" and thread is not threading.current_thread():
+            thread.join(5)
