@@ -18,7 +18,8 @@ import pytest
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
+# A whole stack of its own: beside the shared one it takes minutes to start.
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

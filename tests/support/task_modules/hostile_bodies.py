@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -129,8 +128,6 @@ def _act(params: Params) -> Any:
             return _wait_for_child(params)
         case "garbage":
             _write_garbage()
-        case "kill-reader":
-            _kill_reader()
         case "signals":
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         case "disk":
@@ -151,15 +148,6 @@ def _write_garbage() -> None:
         except OSError:
             continue
     time.sleep(60)
-
-
-def _kill_reader() -> None:
-    """End the thread that reads the line."""
-    for thread in threading.enumerate():
-        if thread.name == "perago-line":
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
-            )
 
 
 @task(

@@ -80,15 +80,6 @@ def test_whatever_a_body_does_ends_its_attempt_with_a_reason(shared: MemoryWorke
     assert shared.run("", value="after").output == {"result": {"value": "after"}}
 
 
-def test_an_executor_whose_reading_thread_died_ends(shared: MemoryWorker) -> None:
-    before = shared.run("pid")
-    shared.run("kill-reader")
-    # The thread waits in the kernel and ends with the next message, before anything is begun.
-    after = shared.run("pid")
-    assert after.status == "COMPLETED"
-    assert after.output != before.output
-
-
 INPUTS = {
     "100 levels too many": nested(200),
     "a thousand levels": nested(1000),
