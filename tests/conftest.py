@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from perago import dev
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from support.real_world import RealWorld, Servers
     from support.spark_world import RealSparkWorld
     from support.workers import WorkerSite
+
+# A test has a time limit of its own; how long one example takes depends on who else runs.
+hypothesis.settings.register_profile("perago", deadline=None)
+hypothesis.settings.load_profile("perago")
 
 _SERVER_MARKS = ("servers", "spark")
 # A developer's shortcut: the JSON of `perago dev up --detach --json`, to use a running stack.
