@@ -27,11 +27,6 @@ def shorten_middle(text: str, limit: int) -> str:
     return text[: limit - len(mark) - half] + mark + text[len(text) - half :]
 
 
-def encodable(text: str) -> str:
-    """Escape what UTF-8 cannot encode: lone halves of surrogate pairs."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def shorten_line(text: str, limit: int) -> str:
     """Put a text on one line and cut it to ``limit`` characters."""
     return shorten(" ".join(text.split()), limit)
@@ -53,7 +48,7 @@ def shorten_value(value: Any, limit: int = _LONGEST_VALUE) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Escape the lone surrogates of a text: names on disk need not be valid UTF-8."""
+    """Escape lone surrogates, which UTF-8 cannot encode: names on disk and inputs may have some."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -16,7 +16,7 @@ from perago.errors import (
     ServerError,
     SetupError,
 )
-from perago.text import encodable, shorten, shorten_middle
+from perago.text import as_utf8, shorten, shorten_middle
 
 _MAX_REASON = 500
 _MAX_HINT = 1000
@@ -81,14 +81,14 @@ def failure_of(error: BaseException) -> Failed:
 def describe(value: object) -> str:
     """The text of an exception or another value, also where its own ``__str__`` fails."""
     try:
-        return encodable(str(value))
+        return as_utf8(str(value))
     except BaseException as error:  # noqa: BLE001  an author's __str__ may raise anything
         return f"<its text cannot be read: __str__ raised {type(error).__name__}>"
 
 
 def _trace(error: BaseException) -> str:
     try:
-        return encodable("".join(traceback.format_exception(error)))
+        return as_utf8("".join(traceback.format_exception(error)))
     except BaseException as problem:  # noqa: BLE001  an author's __repr__ may raise anything
         return f"<the traceback cannot be written: {type(problem).__name__}>"
 

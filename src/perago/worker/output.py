@@ -14,7 +14,7 @@ from collections import deque
 
 import structlog
 
-from perago.text import encodable
+from perago.text import as_utf8
 
 _PIECE = 1 << 16
 # What one turn reads at most, so that a flood cannot keep others from the lock.
@@ -126,7 +126,7 @@ class _Kept:
         self._dropped = 0
 
     def add(self, text: str) -> None:
-        line = encodable(text[:_LONGEST_LINE])
+        line = as_utf8(text[:_LONGEST_LINE])
         self._lines.append(line)
         self._size += len(line) + 1
         while self._size > _MOST_KEPT:

@@ -28,7 +28,7 @@ from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Failed, Outcome, failure_of
 from perago.protocol.ports import AttemptSnapshot
 from perago.retry import retrying
-from perago.text import encodable, shorten, shorten_middle
+from perago.text import as_utf8, shorten, shorten_middle
 
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
@@ -179,7 +179,7 @@ class Progress:
         lines, self._lines = self._lines, []
         try:
             # The SDK escapes what it sends: a line break would be read as a backslash and an n.
-            self._post(shorten_middle(encodable(sendable("; ".join(lines))), _LONGEST))
+            self._post(shorten_middle(as_utf8(sendable("; ".join(lines))), _LONGEST))
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))
         self._posted_at = self._clock()
@@ -202,4 +202,4 @@ def task_log(events: Sequence[PhaseEvent], outcome: Outcome, output: str = "") -
     if isinstance(outcome, Failed):
         entries.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
         entries.append(outcome.trace)
-    return [shorten_middle(encodable(entry), _LONGEST) for entry in entries if entry]
+    return [shorten_middle(as_utf8(entry), _LONGEST) for entry in entries if entry]
