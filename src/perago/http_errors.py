@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from perago.errors import (
     NotFoundError,
     PreconditionError,
 )
-from perago.http_client import RequestError
+from perago.http_client import Answer, RequestError
 from perago.text import MASK, shorten_line
 
 MAX_TEXT = 300
@@ -37,6 +37,30 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _DEEPEST = 500
 # The request is too large: also a proxy that says so has not passed it on.
 _NOT_PASSED_ON = {411, 413, 414, 431}
+
+
+def from_answer(
+    server: str,
+    what: str,
+    answer: Answer,
+    message: str | None,
+    *,
+    changes: bool,
+    secrets: Sequence[str] = (),
+) -> BackendError:
+    """Build the error for an answer that does not say "done".
+
+    ``message`` is what the server itself says in it; None when the answer is not the server's.
+    """
+    text = answer.body.decode("utf-8", "replace") if message is None else message
+    return from_status(
+        server,
+        what,
+        answer.status,
+        mask(text, secrets),
+        is_answer=message is not None,
+        changes=changes,
+    )
 
 
 def from_status(

@@ -33,14 +33,8 @@ def from_answer(
 ) -> BackendError:
     """Build the error for an answer that does not say "done"."""
     explanation = _explanation(answer.body)
-    text = answer.body.decode("utf-8", "replace") if explanation is None else explanation
-    return http_errors.from_status(
-        SERVER,
-        what,
-        answer.status,
-        http_errors.mask(text, secrets),
-        is_answer=explanation is not None,
-        changes=changes,
+    return http_errors.from_answer(
+        SERVER, what, answer, explanation, changes=changes, secrets=secrets
     )
 
 

@@ -53,15 +53,7 @@ def from_answer(
 ) -> BackendError:
     """Build the error for an answer that does not say "done"."""
     message = _message(answer.body)
-    text = answer.body.decode("utf-8", "replace") if message is None else message
-    return http_errors.from_status(
-        SERVER,
-        what,
-        answer.status,
-        http_errors.mask(text, secrets),
-        is_answer=message is not None,
-        changes=changes,
-    )
+    return http_errors.from_answer(SERVER, what, answer, message, changes=changes, secrets=secrets)
 
 
 def from_message(what: str, status: int, message: str, *, changes: bool) -> BackendError:
