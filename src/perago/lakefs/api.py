@@ -75,6 +75,8 @@ class ObjectMessage(Message):
     size_bytes: _Size | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
+    checksum: str | None = None
+    physical_address: str | None = None
 
 
 class ChangeMessage(Message):
