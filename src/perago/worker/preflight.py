@@ -150,7 +150,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
     """Probe an external server; make sure that a managed one could be started."""
     try:
         if isinstance(spark, ManagedSpark):
-            java.find(java.SPARK)
+            java.find(spark.connect.java)
             spark_jars.find_or_fetch(Cache.of_user())
             return
         problems = spark_probe.probe(spark.remote.get_secret_value())
