@@ -152,7 +152,11 @@ def _check_options(
 
 
 def _show_phase(event: PhaseEvent) -> None:
-    """One line for each phase that ended."""
+    """One line for each phase that ended, and for what the body tells of its progress."""
+    from perago.protocol.events import describe_progress
+
+    if event.action == "task_progress":
+        output.note(describe_progress(event))
     if event.action not in {"phase_ended", "phase_failed"}:
         return
     details = " ".join(f"{name}={value}" for name, value in event.details.items())

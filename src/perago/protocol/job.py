@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from perago.protocol.events import EventSink
 from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
@@ -60,9 +60,46 @@ class Job:
         moving = max(self.merge_timeout_seconds, RELOCATE_TIMEOUT_SECONDS)
         return moving + 2 * self.landing_seconds + _SMALL_REQUESTS_SECONDS
 
+    def parse_params(self, params: dict[str, Any]) -> BaseModel:
+        """Validate params; raises ``ValidationError``, also for a key that no model knows.
+
+        Such a key is most often misspelt, and pydantic would ignore it. A model that sets ``extra``
+        decides for itself; what is nested in params is then left to the models, too.
+        """
+        model = self.params_model
+        # A model may name a class that was defined after it.
+        model.model_rebuild()
+        if not _sets_extra(model.__pydantic_core_schema__):
+            return model.model_validate(params, extra="forbid")
+        found = model.model_validate(params)
+        if "extra" not in model.model_config:
+            _refuse_unknown_keys(model, params)
+        return found
+
     @property
     def kind(self) -> Literal["file", "spark", "plain"]:
         return "plain" if self.workspace is None else self.workspace.kind
+
+
+def _sets_extra(schema: Any) -> bool:
+    """Whether a model, or one within it, says what to do with keys that it does not know."""
+    if isinstance(schema, dict):
+        says = "extra_fields_behavior" in schema or "extra_behavior" in schema
+        return says or any(map(_sets_extra, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_sets_extra, schema))
+
+
+def _refuse_unknown_keys(model: type[BaseModel], params: dict[str, Any]) -> None:
+    """Raise for unknown keys at the top of valid params."""
+    try:
+        model.model_validate(params, extra="forbid")
+    except ValidationError as error:
+        unknown = [item["loc"] for item in error.errors() if len(item["loc"]) == 1]
+        if unknown:
+            raise ValidationError.from_exception_data(
+                model.__name__,
+                [{"type": "extra_forbidden", "loc": loc, "input": None} for loc in unknown],
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,11 +278,10 @@ class Executed:
 
 def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
-        found: BaseModel = call_body(
-            lambda: job.params_model.model_validate(params), "params model"
-        )
+        found: BaseModel = call_body(lambda: job.parse_params(params), "params model")
     except ValidationError as error:
-        raise InputError(f"params: {describe_validation(error)}") from None
+        known = tuple(job.params_model.model_fields)
+        raise InputError(f"params: {describe_validation(error, known)}") from None
     return found
 
 

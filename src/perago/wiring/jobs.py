@@ -1,4 +1,4 @@
-"""Jobs from task definitions: a task as the life cycle sees it."""
+"""Jobs from task definitions, and contexts from executions: what a life cycle and a body get."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from perago.protocol.events import EventSink, PhaseEvent
+from perago.protocol.identity import Execution
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
     Job,
     WorkspaceUse,
 )
+from perago.tasks.context import AttemptState, TaskContext
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import Guardrail, check_folder, check_spark
 
@@ -32,6 +35,29 @@ def build_job(definition: TaskDefinition) -> Job:
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
+    )
+
+
+def build_context(
+    task: str,
+    execution: Execution,
+    events: EventSink,
+    ask: Callable[[], AttemptState] = AttemptState,
+) -> TaskContext:
+    """Build what ``perago.context()`` returns in the body of an execution."""
+    attempt = execution.attempt
+
+    def tell(done: float, total: float | None) -> None:
+        events(PhaseEvent("task_progress", "body", None, {"done": done, "total": total}))
+
+    return TaskContext(
+        task=task,
+        workflow_id=attempt.workflow_instance_id,
+        task_id=attempt.task_id,
+        execution_id=execution.id,
+        attempt_number=attempt.retry_count + 1,
+        _ask=ask,
+        _tell=tell,
     )
 
 
