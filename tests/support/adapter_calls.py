@@ -66,6 +66,7 @@ def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], 
 
 CONTROL: dict[str, Call] = {
     "check_access": Call(lambda lake: lake.check_access()),
+    "read_version": Call(lambda lake: lake.read_version()),
     "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
     "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
@@ -143,6 +144,7 @@ ATTEMPTS: dict[str, Call] = {
     "hand_back": Call(lambda attempts: attempts.hand_back(_CLAIM), changes=True),
     "has_ended_before": Call(lambda attempts: attempts.has_ended_before("workflow")),
     "assert_answers": Call(lambda attempts: attempts.assert_answers()),
+    "read_version": Call(lambda attempts: attempts.read_version()),
     "find_waiting": Call(lambda attempts: attempts.find_waiting(["task"])),
 }
 

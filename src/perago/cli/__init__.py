@@ -18,6 +18,7 @@ from perago.cli.budget import budget
 from perago.cli.check import check
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
+from perago.cli.doctor import doctor
 from perago.cli.extract import extract
 from perago.cli.fence import fence_app
 from perago.cli.gc import gc
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
+app.command()(doctor)
 app.command()(extract)
 app.command()(budget)
 app.command()(gc)

@@ -15,6 +15,7 @@ from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.api import (
     CHANGES,
     COMMIT,
+    CONFIG,
     MERGE,
     REF,
     REFS,
@@ -54,6 +55,16 @@ class LakeFSControl:
     def check_access(self) -> None:
         """Raise ``BackendError`` if the server is unavailable or the credentials are wrong."""
         self._api.get("check the credentials", "/user", parsed(USER), retrier=retrying(0))
+
+    def read_version(self) -> str:
+        """Return the server's version, which not every user may read."""
+        config = self._api.get("read its version", "/config", parsed(CONFIG), retrier=retrying(0))
+        return config.version_config.version
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds the server's clock is ahead, by its last answer; None if unknown."""
+        return self._api.clock_difference
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         commit = self._read_commit(repository, commit_id)

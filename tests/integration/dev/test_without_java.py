@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.spark, pytest.mar
 
 
 @pytest.fixture
-def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide every Java and every Go of this machine, except for those of the wheels."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java, "_SYSTEM_HOMES", ())
-    folders = os.environ["PATH"].split(os.pathsep)
-    bare = [
-        folder
-        for folder in folders
-        if not any(shutil.which(program, path=folder) for program in ("java", "go"))
-    ]
-    monkeypatch.setenv("PATH", os.pathsep.join(bare))
+    # Other programs of the same folders, such as bash, are needed.
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in folder.glob("*"):
+            link = programs / program.name
+            if program.name not in {"java", "go"} and not link.is_symlink():
+                link.symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
 
 
 @pytest.mark.usefixtures("_bare")
