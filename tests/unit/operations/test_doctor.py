@@ -17,12 +17,15 @@ import pytest
 from perago.conductor.client import ConductorAttempts
 from perago.connections import ConductorConnection
 from perago.errors import BackendDeniedError, SetupError
+from perago.lakefs.fence import FenceState
 from perago.operations import doctor, rights
 from perago.operations.doctor import Examination, Finding, can_lock, check_root, compare_clocks
+from perago.operations.fence import FenceAdmin, FenceStatus
 from perago.operations.rights import try_rights
 from perago.protocol.workspace import Commit, StagedWorkspace
 from perago.servers.toolchain import java
 from perago.settings import Settings
+from perago.wiring import spark_probe
 from support.garbage_server import GarbageServer, answer
 
 HEAD = "a" * 64
@@ -153,6 +156,84 @@ def test_a_task_that_is_not_registered_is_found(set_up: SetUp) -> None:
     assert not found.ok
     assert found.text == "task 'w_plain' is not registered in Conductor"
     assert found.hint == "Run `perago register bodies:w_plain`."
+
+
+def spark_findings(set_up: SetUp, problems: list[str], **options: Any) -> list[Finding]:
+    """What is said of a Spark that has these problems."""
+    asked = []
+
+    def probe(remote: str, *, with_job: bool) -> list[str]:
+        asked.append((remote, with_job))
+        return problems
+
+    set_up.patch.setattr(spark_probe, "probe", probe)
+    set_up.set_servers(set_up.serve(lakefs_answers()), set_up.serve(conductor_answers()))
+    found = [item for item in Examination(**options).findings() if item.check == "Spark"]
+    assert asked == [("sc://spark:15002", options.get("with_job", False))]
+    return found
+
+
+def test_an_external_spark_is_probed(set_up: SetUp) -> None:
+    set_up.set(SPARK_REMOTE="sc://spark:15002")
+    [right] = spark_findings(set_up, [])
+    assert right.text == "SPARK_REMOTE reads LakeFS through s3a://"
+    wrong = spark_findings(set_up, ["one thing", "another"])
+    assert [item.text for item in wrong] == ["SPARK_REMOTE: one thing", "SPARK_REMOTE: another"]
+    assert all("docs/spark.md" in item.hint for item in wrong)
+
+
+class Runtime:
+    """A managed Spark that starts, or does not."""
+
+    def __init__(self, remote: str | None) -> None:
+        self._remote = remote
+        self.closed = False
+
+    def remote(self, _: Any) -> str | None:
+        return self._remote
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_managed_spark_is_started_for_a_job_and_stopped(set_up: SetUp) -> None:
+    runtime = Runtime("sc://spark:15002")
+    set_up.patch.setattr(doctor, "open_runtime", lambda _: runtime)
+    [found] = spark_findings(set_up, [], with_job=True)
+    assert found.text == "managed Spark reads LakeFS through s3a://, and runs Python functions"
+    assert runtime.closed
+
+
+def test_managed_spark_that_does_not_start_is_found(set_up: SetUp) -> None:
+    set_up.patch.setattr(doctor, "open_runtime", lambda _: Runtime(None))
+    set_up.set_servers(set_up.serve(lakefs_answers()), set_up.serve(conductor_answers()))
+    assert not findings(with_job=True)["Spark"].ok
+
+
+@pytest.mark.parametrize(
+    ("state", "mode", "ok"),
+    [
+        (FenceState.INSTALLED, "hard", True),
+        (FenceState.MISSING, "soft", True),
+        (FenceState.MISSING, "hard", False),
+        (FenceState.OUTDATED, "hard", False),
+    ],
+)
+def test_a_missing_fence_is_wrong_where_the_worker_wants_it(
+    set_up: SetUp, state: FenceState, mode: str, *, ok: bool
+) -> None:
+    listed = [{"id": name, "default_branch": "main"} for name in ("songs-1", "other")]
+    pages = {"results": listed, "pagination": {"has_more": False, "next_offset": ""}}
+    answers = {**lakefs_answers(), "GET /api/v1/repositories?": said(pages)}
+    set_up.set_servers(set_up.serve(answers), set_up.serve(conductor_answers()))
+    set_up.set(PERAGO_PUBLISH_FENCE=mode, PERAGO_ALLOWED_WORKSPACES="songs-*/main")
+    status = FenceStatus("songs-1", "main", HEAD, state)
+    set_up.patch.setattr(FenceAdmin, "status", lambda *_: status)
+    fences = {check: item for check, item in findings().items() if "fence" in check}
+    assert list(fences) == ["hard fence of 'songs-1'"]
+    found = fences["hard fence of 'songs-1'"]
+    assert found.ok is ok
+    assert ok or found.hint == "Run `perago fence install songs-1`."
 
 
 @pytest.mark.parametrize(
