@@ -64,12 +64,13 @@ class Job:
         """Validate params; raises ``ValidationError``, also for a key that no model knows.
 
         Such a key is most often misspelt, and pydantic would ignore it. A model that sets ``extra``
-        decides for itself; what is nested in params is then left to the models, too.
+        decides for itself; what is nested in params is then left to the models, too. So it is where
+        a model has computed fields, which a result holds that another task is given as params.
         """
         model = self.params_model
         # A model may name a class that was defined after it.
         model.model_rebuild()
-        if not _sets_extra(model.__pydantic_core_schema__):
+        if not _takes_more(model.__pydantic_core_schema__):
             return model.model_validate(params, extra="forbid")
         found = model.model_validate(params)
         if "extra" not in model.model_config:
@@ -81,12 +82,13 @@ class Job:
         return "plain" if self.workspace is None else self.workspace.kind
 
 
-def _sets_extra(schema: Any) -> bool:
-    """Whether a model, or one within it, says what to do with keys that it does not know."""
+def _takes_more(schema: Any) -> bool:
+    """Whether a model, or one within it, may be given keys that are not among its fields."""
     if isinstance(schema, dict):
-        says = "extra_fields_behavior" in schema or "extra_behavior" in schema
-        return says or any(map(_sets_extra, schema.values()))
-    return isinstance(schema, list | tuple) and any(map(_sets_extra, schema))
+        marks = (schema.get(key) for key in ("extra_fields_behavior", "extra_behavior"))
+        takes = any(marks) or bool(schema.get("computed_fields"))
+        return takes or any(map(_takes_more, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_takes_more, schema))
 
 
 def _refuse_unknown_keys(model: type[BaseModel], params: dict[str, Any]) -> None:
@@ -94,11 +96,12 @@ def _refuse_unknown_keys(model: type[BaseModel], params: dict[str, Any]) -> None
     try:
         model.model_validate(params, extra="forbid")
     except ValidationError as error:
-        unknown = [item["loc"] for item in error.errors() if len(item["loc"]) == 1]
+        places = [item["loc"] for item in error.errors() if len(item["loc"]) == 1]
+        unknown = [place for place in places if place[0] not in model.model_computed_fields]
         if unknown:
             raise ValidationError.from_exception_data(
                 model.__name__,
-                [{"type": "extra_forbidden", "loc": loc, "input": None} for loc in unknown],
+                [{"type": "extra_forbidden", "loc": place, "input": None} for place in unknown],
             ) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from perago.errors import InputError, ResultError
 from perago.protocol.job import Job, Policy
@@ -155,6 +155,24 @@ class Strict(BaseModel):
     nested: Nested = Nested()
 
 
+class Counted(BaseModel):
+    """As JSON, it holds a key that is no field."""
+
+    n: int = 0
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return 2 * self.n
+
+
+class Given(BaseModel):
+    """It takes the result of another task."""
+
+    n: int = 0
+    counted: Counted = Counted()
+
+
 class Mixed(BaseModel):
     """It says nothing, and a model in it does."""
 
@@ -170,6 +188,10 @@ class Mixed(BaseModel):
         (Mixed, {"m": 1, "free": {"b": 2}}, "params: m: there is no such key; known are n, free"),
         (Strict, {"n": 1, "nested": {"a": 2}}, None),
         (Mixed, {"n": 1, "free": {"b": 2}}, None),
+        (Counted, {"n": 1, "twice": 2}, None),
+        (Counted, {"n": 1, "thrice": 3}, "params: thrice: there is no such key; known are n"),
+        (Given, {"counted": {"n": 1, "twice": 2}}, None),
+        (Given, {"counter": 1}, "params: counter: there is no such key; known are n, counted"),
         (Free, {"b": 1}, None),
         (Careless, {"b": 1, "nested": {"b": 1}}, None),
     ],
