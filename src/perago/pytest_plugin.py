@@ -5,6 +5,7 @@ Every run of pytest imports this module, so it imports nothing else of Perago un
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
     from perago.dev import Stack
     from perago.testing import TaskWorkspace
 
@@ -26,9 +29,24 @@ def perago_workspace(tmp_path: Path) -> TaskWorkspace:
 
 @pytest.fixture(scope="session")
 def perago_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The real LakeFS and Conductor, for all tests of the run; ``start_spark()`` adds Spark."""
+    """The real LakeFS and Conductor, for all tests of the run."""
     from perago.dev import Stack
 
     folder = tmp_path_factory.mktemp("perago") / "stack"
     with Stack.up(folder, spark=False, ephemeral=True) as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def perago_spark(perago_stack: Stack) -> Iterator[SparkSession]:
+    """A session on the real Spark of the stack, which is started for it; for Spark tasks."""
+    from perago.spark.session import close_session, open_session
+
+    perago_stack.start_spark()
+    endpoint = perago_stack.endpoints.spark
+    assert endpoint is not None  # noqa: S101  narrows the type; it was just started
+    session = open_session(endpoint.remote, uuid.uuid4().hex)
+    try:
+        yield session
+    finally:
+        close_session(session)

@@ -1,4 +1,4 @@
-"""The fixture `perago_stack` gives the tests of an author the real servers."""
+"""The fixtures `perago_stack` and `perago_spark` give the tests of an author the real servers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import pytest
 import perago
 
 # Slow: it starts a stack of its own.
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.spark, pytest.mark.timeout(400)]
 
 TEST = """
 import httpx
+from perago import SparkWorkspace, task
+from pydantic import BaseModel
 
 
 def test_the_servers_answer(perago_stack):
@@ -23,6 +25,20 @@ def test_the_servers_answer(perago_stack):
     assert httpx.get(f"{endpoints.lakefs.endpoint}/_health").status_code == 200
     assert httpx.get(f"{endpoints.conductor.server_url}/metadata/taskdefs").json() is not None
     assert endpoints.spark is None
+
+
+class Rows(BaseModel):
+    n: int
+
+
+@task(name="write", owner_email="a@example.com")
+def write(workspace: SparkWorkspace, params: Rows) -> Rows:
+    workspace.write(workspace.spark.range(params.n), "table")
+    return Rows(n=workspace.spark.read.load(workspace.output("table")).count())
+
+
+def test_a_spark_task(perago_spark, perago_workspace):
+    assert perago_workspace.run(write, {"n": 3}, spark=perago_spark).result.n == 3
 """
 
 
