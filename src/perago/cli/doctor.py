@@ -19,7 +19,7 @@ def doctor(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODULE[:task]]...", help="Tasks to compare with Conductor's TaskDefs."
+            metavar="MODULE[:task]...", help="Tasks to compare with Conductor's TaskDefs."
         ),
     ] = None,
     try_in: Annotated[
