@@ -197,7 +197,7 @@ class Publisher:
             abandoned=abandoned.id,
             tag=tag,
             message=f"the abandoned commit is kept under the tag {tag} for 7 days; get its "
-            f"objects back with `lakectl branch revert` or a branch from that tag",
+            f"objects back with `perago restore {space.repository} {tag}`",
         )
 
     def _refuse_unexplained(self, abandoned: Commit) -> None:
