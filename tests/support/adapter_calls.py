@@ -152,6 +152,7 @@ ATTEMPTS: dict[str, Call] = {
 
 INSPECTION: dict[str, Call] = {
     "task": Call(lambda conductor: conductor.task("task")),
+    "running": Call(lambda conductor: conductor.running()),
     "log": Call(lambda conductor: conductor.log("task")),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import LogicalTask
 from perago.retry import retrying_times
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # Milliseconds, bounded by the years that a datetime can hold.
 _Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
 
@@ -24,6 +26,14 @@ class _TaskMessage(TaskMessage):
     output_data: dict[str, Any] | None = None
 
 
+class _SummaryMessage(Message):
+    task_id: Annotated[str, Field(min_length=1)]
+
+
+class _FoundMessage(Message):
+    results: list[_SummaryMessage]
+
+
 class _LogMessage(Message):
     log: str = ""
     created_time: _Moment = 0
@@ -31,6 +41,9 @@ class _LogMessage(Message):
 
 _TASK = TypeAdapter(_TaskMessage)
 _LOG = TypeAdapter(list[_LogMessage])
+_FOUND = TypeAdapter(_FoundMessage)
+# Each of them is read by itself.
+MOST_RUNNING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,23 @@ class ConductorInspection:
         if task.task_id != task_id:
             raise BackendUnavailableError(f"Conductor answered with another task to {what}")
         return _view(task)
+
+    def running(self) -> list[TaskView]:
+        """Read the tasks that are claimed and have not ended, the oldest claim first.
+
+        Conductor finds them in its index, which may lag; so each is read as it is now.
+        """
+        query = {"start": 0, "size": MOST_RUNNING, "query": "status IN (IN_PROGRESS)"}
+        what = "search for running tasks"
+        found = retrying_times()(self._api.get, what, "/tasks/search", parsed(_FOUND), query)
+        if found is None:
+            raise BackendUnavailableError(f"Conductor did not {what}: the answer is empty")
+        views: list[TaskView] = []
+        for summary in found.results:
+            with suppress(NotFoundError):  # removed since it was found
+                views.append(self.task(summary.task_id))
+        running = [view for view in views if view.status == "IN_PROGRESS"]
+        return sorted(running, key=lambda view: view.started or _LONG_AGO)
 
     def log(self, task_id: str) -> list[LogEntry]:
         """Read a task's log, oldest entry first."""
