@@ -1,0 +1,107 @@
+"""The files of tables on a staging branch, as LakeFS lists them.
+
+To replace partitions, Spark's dynamic mode writes elsewhere and renames, which LakeFS can only do
+by copying. Here the new files are appended, and then the older files of each folder that got one
+are deleted: that takes neither a copy nor a second evaluation of the frame.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from perago.protocol.ports import Change
+from perago.protocol.workspace import StagingBranch
+from perago.spark.ledger import Effect, WriteLedger
+from perago.transfer.inventory import ObjectStore, listing_prefix
+
+_MOST_DELETES = 1000
+
+
+class StagingStore(ObjectStore, Protocol):
+    """An object store that also knows what was written on a branch."""
+
+    def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
+        """What a branch holds beyond its HEAD, in key order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTables:
+    """Implements ``OutputTables`` of the Spark workspace. Paths are those of tables in it."""
+
+    store: StagingStore
+    staging: StagingBranch
+    prefix: str
+    output_uri: str
+    ledger: WriteLedger
+    _locks: defaultdict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock), repr=False
+    )
+
+    def has_files(self, path: str) -> bool:
+        start = self._start(path)
+        listed = self.store.list(self.staging.repository, self.staging.branch, start)
+        return any(is_data(item.key[len(start) :]) for item in listed)
+
+    def loose_files(self, path: str) -> list[str]:
+        start = self._start(path)
+        names = (key[len(start) :] for key in self._files_in(start))
+        return [f"{path}/{name}" for name in names]
+
+    @contextmanager
+    def replacing_partitions(self, path: str) -> Iterator[None]:
+        # Two at once would each keep what the other one wrote.
+        with self._locks[path]:
+            before = self._written(path)
+            yield
+            uri = f"{self.output_uri}/{path}"
+            try:
+                self._delete_older(path, self._written(path) - before)
+            except BaseException:
+                self.ledger.failed(uri, Effect.REPLACES_PARTITIONS)
+                raise
+            self.ledger.succeeded(uri, Effect.REPLACES_PARTITIONS)
+
+    def _delete_older(self, path: str, new: set[str]) -> None:
+        folders = {key[: key.rindex("/") + 1] for key in new}
+        if folders:
+            # An empty table has its schema in a file beside the partitions; these have it now.
+            folders.add(self._start(path))
+        older = [key for folder in folders for key in self._files_in(folder) if key not in new]
+        for start in range(0, len(older), _MOST_DELETES):
+            keys: Sequence[str] = older[start : start + _MOST_DELETES]
+            self.store.delete(self.staging.repository, self.staging.branch, keys)
+
+    def _files_in(self, folder: str) -> list[str]:
+        level = self.store.level(self.staging.repository, self.staging.branch, folder)
+        keys = (item.key for item in level if not isinstance(item, str))
+        return [key for key in keys if is_data(key[len(folder) :])]
+
+    def _written(self, path: str) -> set[str]:
+        """Return the keys of data files that this branch has beyond its input."""
+        start = self._start(path)
+        return {
+            change.key
+            for change in self.store.uncommitted(self.staging)
+            if change.kind != "removed"
+            and change.key.startswith(start)
+            and is_data(change.key[len(start) :])
+        }
+
+    def _start(self, path: str) -> str:
+        return f"{listing_prefix(self.prefix)}{path}/"
+
+
+def is_data(name: str) -> bool:
+    """Whether Spark reads the file: no part of its path is hidden. A folder marker is no file."""
+    return not name.endswith("/") and not any(map(_is_hidden, name.split("/")))
+
+
+def _is_hidden(part: str) -> bool:
+    """Spark's rule; the folder of a partition may begin with an underscore."""
+    return not part or part.startswith(".") or (part.startswith("_") and "=" not in part)
