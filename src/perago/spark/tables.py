@@ -1,9 +1,4 @@
-"""The files of tables on a staging branch, as LakeFS lists them.
-
-To replace partitions, Spark's dynamic mode writes elsewhere and renames, which LakeFS can only do
-by copying. Here the new files are appended, and then the older files of each folder that got one
-are deleted: that takes neither a copy nor a second evaluation of the frame.
-"""
+"""The files of tables on a staging branch, as LakeFS lists them."""
 
 from __future__ import annotations
 
@@ -17,6 +12,7 @@ from typing import Protocol
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import Effect, WriteLedger
+from perago.tasks.output_tables import is_data
 from perago.transfer.inventory import ObjectStore, listing_prefix
 
 _MOST_DELETES = 1000
@@ -32,7 +28,7 @@ class StagingStore(ObjectStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StagedTables:
-    """Implements ``OutputTables`` of the Spark workspace. Paths are those of tables in it."""
+    """Implements ``OutputTables``; what it deletes is gone from the branch alone."""
 
     store: StagingStore
     staging: StagingBranch
@@ -95,13 +91,3 @@ class StagedTables:
 
     def _start(self, path: str) -> str:
         return f"{listing_prefix(self.prefix)}{path}/"
-
-
-def is_data(name: str) -> bool:
-    """Whether Spark reads the file: no part of its path is hidden. A folder marker is no file."""
-    return not name.endswith("/") and not any(map(_is_hidden, name.split("/")))
-
-
-def _is_hidden(part: str) -> bool:
-    """Spark's rule; the folder of a partition may begin with an underscore."""
-    return not part or part.startswith(".") or (part.startswith("_") and "=" not in part)

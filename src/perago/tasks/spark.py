@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from perago.errors import UnsupportedOperationError
 from perago.tasks.globs import relative_path_problem
+from perago.tasks.output_tables import OutputTables, folder_tables
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.dataframe import DataFrame
@@ -21,27 +21,11 @@ OVERWRITE_PARTITIONS = "overwrite_partitions"
 _WITH_COLUMNS = frozenset({"parquet", "orc", "json", "csv", "avro", "xml"})
 _IN_FILES = _WITH_COLUMNS | {"text"}
 _DELTA = "delta"
-# Spark's own way: Delta has it by its log, and folders of a unit test by renaming.
+# Spark's own way, which Delta follows by its log.
 _DYNAMIC = {"partitionOverwriteMode": "dynamic"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 # Hadoop expands {a,b/c} in a path to read before it looks at the slashes.
 _SEPARATORS = re.compile(r"[/{},]")
-
-
-class OutputTables(Protocol):
-    """The files of tables on the branch to write, where Spark's own listing would be slow."""
-
-    def has_files(self, path: str) -> bool:
-        """Whether there is any data file below ``path``."""
-        ...
-
-    def loose_files(self, path: str) -> Sequence[str]:
-        """Return the paths of the data files directly in ``path``, outside of partitions."""
-        ...
-
-    def replacing_partitions(self, path: str) -> AbstractContextManager[None]:
-        """Afterwards, delete the older files of each partition that got a file within."""
-        ...
 
 
 class SparkWorkspace:
@@ -69,7 +53,7 @@ class SparkWorkspace:
         self._input = input_uri
         self._output = output_uri
         self._list_paths = list_paths
-        self._tables = tables
+        self._tables = tables or folder_tables(output_uri)
         self._paths: tuple[str, ...] | None = None
 
     @property
@@ -122,7 +106,7 @@ class SparkWorkspace:
             self._overwrite_partitions(frame, table)
         else:
             table.save(frame, mode)
-        if partition_by and format in _WITH_COLUMNS and not self._has_files(frame, table):
+        if partition_by and format in _WITH_COLUMNS and not self._has_files(path):
             table.save_empty(frame)
 
     def sql_path(
@@ -138,6 +122,10 @@ class SparkWorkspace:
         """
         return f"{format}.{quoted(self.output(path) if output else self.input(path))}"
 
+    def _has_files(self, path: str) -> bool:
+        # Where that is not known, a table is taken to have files, as Spark leaves it.
+        return self._tables is None or self._tables.has_files(path)
+
     def _overwrite_partitions(self, frame: DataFrame, table: _Table) -> None:
         if not table.partition_by:
             raise ValueError(f"mode={OVERWRITE_PARTITIONS!r} needs partition_by=[…]")
@@ -146,9 +134,11 @@ class SparkWorkspace:
                 f"mode={OVERWRITE_PARTITIONS!r} is not supported for the format {table.format!r}",
                 hint="Use a format of files (parquet, orc, json, csv, …) or delta.",
             )
-        if self._tables is None or table.format == _DELTA:
+        if table.format == _DELTA:
             table.save(frame, "overwrite", _DYNAMIC)
             return
+        if self._tables is None:
+            raise RuntimeError("this workspace was created without tables=: pass it")
         self._require_partitions(self._tables, table)
         with self._tables.replacing_partitions(table.path):
             table.save(frame, "append")
@@ -163,12 +153,6 @@ class SparkWorkspace:
                 f"the table {table.path!r} is not partitioned",
                 hint=f"Write all of it once with partition_by={list(table.partition_by)}.",
             )
-
-    def _has_files(self, frame: DataFrame, table: _Table) -> bool:
-        if self._tables is not None:
-            return self._tables.has_files(table.path)
-        found = self._spark.read.load(table.target, format=table.format, schema=frame.schema)
-        return bool(found.inputFiles())
 
     def paths(self) -> Sequence[str]:
         """Return the relative paths of all objects in the commit to read; listed once."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
+
 import pytest
 
 from perago import SparkWorkspace
 from perago.errors import UnsupportedOperationError
 from perago.protocol.outcome import Completed
+from perago.spark.ledger import WriteLedger
+from perago.spark.session import end_session, forget, interrupt, open_session
+from perago.spark.watch import Watch
 from support.real_world import Params, Result
 from support.spark_world import EVENTS, RealSparkWorld, attempt, refused
 
@@ -40,29 +46,49 @@ def test_what_would_outlive_the_session_is_refused_with_a_hint(world: RealSparkW
     assert "workspace.sql_path" in str(outcome.hint)
 
 
-def test_a_table_in_the_workspace_is_published_and_its_name_is_gone(world: RealSparkWorld) -> None:
-    def body(workspace: SparkWorkspace, params: Params) -> Result:
-        spark = workspace.spark
-        source, target = workspace.sql_path("raw"), workspace.output("copy")
-        create = f"CREATE TABLE copy USING parquet LOCATION '{target}'"
-        spark.sql(f"{create} AS TABLE {source}")
-        spark.table("copy").write.option("path", workspace.output("more")).saveAsTable("more")
-        assert spark.sql("SELECT count(*) AS n FROM more").head(1)[0].n == len(EVENTS)
-        read_again = workspace.sql_path("copy", output=True)
-        return Result(note=str(spark.sql(f"TABLE {read_again}").count()))
+def databases(remote: str) -> set[str]:
+    session = open_session(remote, uuid.uuid4().hex)
+    try:
+        return {it.name for it in session.catalog.listDatabases()}
+    finally:
+        end_session(session)
 
-    def look(workspace: SparkWorkspace, params: Params) -> Result:
-        catalog = workspace.spark.catalog
-        tables = [table.name for table in catalog.listTables()]
-        return Result(note=f"{tables} {[it.name for it in catalog.listDatabases()]}")
+
+def test_a_table_in_the_workspace_is_published_and_its_name_is_gone(world: RealSparkWorld) -> None:
+    used: list[str] = []
+
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        spark, folder = workspace.spark, f"run{len(used)}"
+        location = workspace.output(f"{folder}/copy")
+        create = f"CREATE TABLE copy USING parquet LOCATION '{location}'"
+        spark.sql(f"{create} AS TABLE {workspace.sql_path('raw')}")
+        more = spark.table("copy").write.option("path", workspace.output(f"{folder}/more"))
+        more.saveAsTable("more")
+        used.append(spark.catalog.currentDatabase())
+        assert used[-1] in databases(world.remote)
+        by_path = workspace.sql_path(f"{folder}/more", output=True)
+        return Result(note=str(spark.sql(f"TABLE {by_path}").count()))
 
     # Twice: nothing of the first one is in the way of the second.
-    for _ in range(2):
+    for folder in ("run0", "run1"):
         outcome = attempt(world, body)
         assert isinstance(outcome, Completed), outcome
         assert outcome.output["result"] == {"note": str(len(EVENTS))}
-        assert world.rows("data/copy") == world.rows("data/more") == EVENTS
+        assert world.rows(f"data/{folder}/copy") == world.rows(f"data/{folder}/more") == EVENTS
         world.ref = outcome.output["workspace"]["ref"]
-    found = attempt(world, look, read_only=True)
-    assert isinstance(found, Completed), found
-    assert found.output["result"] == {"note": "[] ['default']"}
+    assert len(set(used)) == 2
+    assert not set(used) & databases(world.remote)
+
+
+def test_the_tables_of_a_killed_execution_are_dropped_by_whoever_ends_its_session(
+    spark_remote: str, tmp_path: Path
+) -> None:
+    execution = uuid.uuid4().hex
+    session = open_session(spark_remote, execution)
+    Watch(session, WriteLedger()).allow(f"file://{tmp_path}")
+    session.sql(f"CREATE TABLE left (id INT) USING parquet LOCATION 'file://{tmp_path}/left'")
+    database = session.catalog.currentDatabase()
+    assert database in databases(spark_remote)
+    interrupt(spark_remote, execution)
+    forget(session)
+    assert database not in databases(spark_remote)

@@ -7,7 +7,7 @@ import pytest
 from perago.errors import BackendUnavailableError
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import WriteLedger
-from perago.spark.tables import StagedTables, is_data
+from perago.spark.tables import StagedTables
 from perago.testing import InMemoryLake, fails
 from perago.testing.repository import StoredObject
 
@@ -95,8 +95,3 @@ def test_a_table_has_files_when_spark_would_read_one() -> None:
     assert not table.tables.has_files("t")
     table.put("day=1/x")
     assert table.tables.has_files("t")
-
-
-@pytest.mark.parametrize("name", ["x", "day=1/x", "_day=1/x", "day=1/x=_y/z"])
-def test_data_is_what_spark_reads(name: str) -> None:
-    assert is_data(name)

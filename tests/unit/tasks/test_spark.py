@@ -148,18 +148,14 @@ def test_partitions_are_overwritten_by_an_append_after_which_older_files_go() ->
     assert tables.replaced == ["t"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "table_format"), [({"tables": Tables()}, "delta"), ({}, "parquet")]
-)
-def test_delta_and_the_folders_of_a_unit_test_use_sparks_own_mode(
-    changes: dict[str, Any], table_format: str
-) -> None:
-    frame = MagicMock()
-    workspace(**changes).write(frame, "t", format=table_format, **BY_DAY)
-    modes = frame.write.format.return_value.mode
-    assert modes.mock_calls[0] == call("overwrite")
-    options = modes.return_value.options
-    assert options.mock_calls[0] == call(partitionOverwriteMode="dynamic")
+def test_a_delta_table_has_sparks_own_mode() -> None:
+    frame = Writer("id", "day")
+    workspace(tables=Tables(files=False)).write(frame, "t", format="delta", **BY_DAY)
+    [saved] = frame.saved
+    assert (saved["mode"], saved["options"]) == (
+        "overwrite",
+        {"partitionOverwriteMode": "dynamic"},
+    )
 
 
 def test_what_cannot_be_overwritten_by_partitions_is_refused() -> None:
@@ -168,6 +164,8 @@ def test_what_cannot_be_overwritten_by_partitions_is_refused() -> None:
         workspace(tables=Tables()).write(frame, "t", mode="overwrite_partitions")
     with pytest.raises(UnsupportedOperationError, match="the format 'iceberg'"):
         workspace(tables=Tables()).write(frame, "t", format="iceberg", **BY_DAY)
+    with pytest.raises(RuntimeError, match="without tables="):
+        workspace().write(frame, "t", **BY_DAY)
     spark = MagicMock()
     spark.read.load.return_value.isEmpty.return_value = False
     space = workspace(spark=spark, tables=Tables(loose=("t/part-0",)))
