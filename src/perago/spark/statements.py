@@ -17,6 +17,7 @@ from perago.spark.ledger import Effect
 _TOKEN = re.compile(
     r"""
     (?P<skip>--[^\n]*|/\*.*?\*/|\s+)
+    |(?P<raw>[rR](?:'[^']*'|"[^"]*"))
     |(?P<string>'(?:\\.|''|[^'\\])*'|"(?:\\.|""|[^"\\])*")
     |(?P<quoted>`(?:``|[^`])*`)
     |(?P<word>[\w$]+)
@@ -24,6 +25,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_NOT_BEFORE_CREATE = {"OR", "SHOW", "GRANT", "EXPLAIN"}
 _BEFORE_KIND = {"OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL", "LOCAL", "MATERIALIZED"}
 _NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
 
@@ -72,7 +74,12 @@ class _Token:
         """The text without its quotes."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
-        return self.text[1:-1] if self.kind == "string" else self.text
+        start = {"string": 1, "raw": 2}.get(self.kind)
+        return self.text if start is None else self.text[start:-1]
+
+    @property
+    def is_string(self) -> bool:
+        return self.kind in {"string", "raw"}
 
 
 def read_statement(text: str) -> Statement:
@@ -98,7 +105,9 @@ def _tokens(text: str) -> list[_Token]:
 
 def _created(tokens: Sequence[_Token]) -> Iterator[Created]:
     for start, token in enumerate(tokens):
-        if token.word not in {"CREATE", "REPLACE"} or (start and tokens[start - 1].word == "OR"):
+        if token.word not in {"CREATE", "REPLACE"}:
+            continue
+        if start and tokens[start - 1].word in _NOT_BEFORE_CREATE:
             continue
         at, before = start + 1, set[str]()
         while at < len(tokens) and tokens[at].word in _BEFORE_KIND:
@@ -136,7 +145,7 @@ def _inserted(tokens: Sequence[_Token], at: int, *, overwrites: bool) -> Written
     if "DIRECTORY" in words:
         after = at + words.index("DIRECTORY") + 1
         literal = tokens[after : after + 1]
-        path = literal[0].value if literal and literal[0].kind == "string" else None
+        path = literal[0].value if literal and literal[0].is_string else None
         return Written((), path or _location(tokens, after), Effect.REPLACES)
     at += words[:1] == ["TABLE"]
     whole = "PARTITION" not in {token.word for token in tokens[at:]}
@@ -166,6 +175,6 @@ def _location(tokens: Sequence[_Token], at: int) -> str | None:
     """Find ``LOCATION '…'``, ``OPTIONS (path '…')`` or a name that is an address itself."""
     rest = [token for token in tokens[at:] if token.text != "="]
     for key, value in pairwise(rest):
-        if key.value.upper() in {"LOCATION", "PATH"} and value.kind == "string":
+        if key.value.upper() in {"LOCATION", "PATH"} and value.is_string:
             return value.value
     return address_in(_name(tokens, at))
