@@ -41,8 +41,9 @@ class StagedTables:
 
     def has_files(self, path: str) -> bool:
         start = self._start(path)
-        listed = self.store.list(self.staging.repository, self.staging.branch, start)
-        return any(is_data(item.key[len(start) :]) for item in listed)
+        with self._noted(path, Effect.ADDS):
+            listed = self.store.list(self.staging.repository, self.staging.branch, start)
+            return any(is_data(item.key[len(start) :]) for item in listed)
 
     def loose_files(self, path: str) -> list[str]:
         start = self._start(path)
@@ -55,13 +56,19 @@ class StagedTables:
         with self._locks[path]:
             before = self._written(path)
             yield
-            uri = f"{self.output_uri}/{path}"
-            try:
+            with self._noted(path, Effect.REPLACES_PARTITIONS):
                 self._delete_older(path, self._written(path) - before)
-            except BaseException:
-                self.ledger.failed(uri, Effect.REPLACES_PARTITIONS)
-                raise
-            self.ledger.succeeded(uri, Effect.REPLACES_PARTITIONS)
+
+    @contextmanager
+    def _noted(self, path: str, effect: Effect) -> Iterator[None]:
+        """A step of a write that is no command of Spark fails the write, too."""
+        uri = f"{self.output_uri}/{path}"
+        try:
+            yield
+        except BaseException:
+            self.ledger.failed(uri, effect)
+            raise
+        self.ledger.succeeded(uri, effect)
 
     def _delete_older(self, path: str, new: set[str]) -> None:
         folders = {key[: key.rindex("/") + 1] for key in new}

@@ -31,7 +31,7 @@ _DYNAMIC_HINT = (
     "replaces the partitions that the frame has and keeps the others."
 )
 # What the commit protocol for S3A says; the client gives it no type of its own.
-_DYNAMIC = "dynamicPartitionOverwrite"
+_DYNAMIC = "does not support dynamicPartitionOverwrite"
 
 
 class Watch:

@@ -83,6 +83,16 @@ def test_a_deletion_that_fails_leaves_a_failed_write_until_it_is_repeated() -> N
     assert table.names() == ["day=1/m"]
 
 
+def test_a_listing_after_the_write_that_fails_leaves_a_failed_write() -> None:
+    table = Table("day=1/a")
+    table.lake.faults.inject("objects.list", fails(BackendUnavailableError("down")))
+    with pytest.raises(BackendUnavailableError):
+        table.tables.has_files("t")
+    assert table.ledger.open() == [f"{OUT}/t"]
+    assert table.tables.has_files("t")
+    assert table.ledger.open() == []
+
+
 def test_an_append_that_fails_deletes_nothing() -> None:
     table = Table("day=1/a")
     with pytest.raises(KeyError), table.tables.replacing_partitions("t"):

@@ -198,7 +198,9 @@ def test_tables_of_the_workspace_get_a_database_that_is_dropped(
 def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
     watch: Watch, server: Server, session: SparkSession
 ) -> None:
-    server.error = UnknownException("(x) PathOutputCommitter: dynamicPartitionOverwrite")
+    server.error = UnknownException(
+        "PathOutputCommitter does not support dynamicPartitionOverwrite: MagicS3GuardCommitter"
+    )
     with pytest.raises(UnsupportedOperationError, match="partitionOverwriteMode") as caught:
         session.range(3).write.mode("overwrite").partitionBy("id").save(f"{OUT}/t")
     assert "overwrite_partitions" in caught.value.hint
