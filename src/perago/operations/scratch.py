@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from perago.errors import BackendError
-from perago.lakefs.control import LakeFSControl
 from perago.protocol.workspace import StagingBranch
+
+
+class Branches(Protocol):
+    """As much of LakeFS as a scratch branch needs."""
+
+    def create_branch(self, staging: StagingBranch, source: str) -> None: ...
+    def delete_branch(self, staging: StagingBranch) -> None: ...
 
 
 @contextmanager
 def scratch_branch(
-    lake: LakeFSControl,
+    lake: Branches,
     repository: str,
     name: str,
     source: str,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 from perago.protocol.events import EventSink, PhaseEvent
@@ -35,6 +40,8 @@ def build_job(definition: TaskDefinition) -> Job:
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
+        code_fingerprint=_fingerprint(definition.function),
+        perago_version=version("perago-spark"),
     )
 
 
@@ -61,6 +68,19 @@ def build_context(
     )
 
 
+def _fingerprint(function: Callable[..., Any]) -> str | None:
+    """The SHA-256 of the file in which a task is defined: what ``sha256sum`` prints for it.
+
+    It is read when the job is built, just after the import. What the module imports is not in it.
+    """
+    module = sys.modules.get(inspect.unwrap(function).__module__)
+    file = getattr(module, "__file__", None)
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    except OSError:  # imported from an archive, or the file is gone
+        return None
+
+
 def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
     spec = definition.workspace
     if spec is None:
@@ -75,4 +95,6 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        pre_guardrails=len(spec.pre),
+        post_guardrails=len(spec.post),
     )
