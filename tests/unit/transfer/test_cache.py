@@ -134,7 +134,7 @@ def test_what_a_step_published_is_there_for_the_next_one(place: Place) -> None:
     counts = place.engine.stage(
         fetched.changes(0), StagingBranch(REPOSITORY, "staging"), place.folder / "first"
     )
-    assert counts["cache_evictions"] == 0
+    assert counts == {"cache_evictions": 0}
     after, _ = place.fetch("second", "staging")
     assert place.keys == ["empty"]
     assert contents(after) == {**FILES, "one": b"changed", "made": LARGE[:-1]}
@@ -151,6 +151,20 @@ def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(place: Place
     assert contents(data) == FILES
     there = [*data.rglob("*"), *place.cache.folder.rglob("*")]
     assert all(item.is_dir() or item.stat().st_nlink == 1 for item in there)
+
+
+def test_a_download_that_failed_is_not_counted_with_the_next_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fetch("first")
+    the_entry(place.cache, b"two").unlink()
+    with monkeypatch.context() as broken:
+        broken.setattr(place, "read", lambda *_: iter([memoryview(b"no")]))
+        with pytest.raises(BackendUnavailableError):
+            place.fetch("failed")
+    _, fetched = place.fetch("second")
+    assert fetched.counts()["cache_hits"] == 2
+    assert fetched.counts()["cache_misses"] == 1
 
 
 def test_folders_and_files_are_this_users_alone(place: Place) -> None:
