@@ -262,6 +262,23 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
     assert path.read_bytes() == SMALL
 
 
+def test_a_large_entry_is_counted_while_it_is_written_and_seen_when_it_is_whole(
+    cache: ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = remote_of(LARGE)
+    seen: list[tuple[int, bytes | None]] = []
+
+    def write(descriptor: int, piece: memoryview) -> int:
+        seen.append((cache.space.status().size, take(cache, remote)))
+        return os.write(descriptor, piece)
+
+    monkeypatch.setattr(cache_module, "write_all", write)
+    put(cache, LARGE)
+    monkeypatch.undo()
+    assert seen == [(-(-len(LARGE) // 4096) * 4096, None)]
+    assert take(cache, remote) == LARGE
+
+
 def start(cache: ObjectCache, *order: Any, limit: int = LIMIT) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, cached.__file__, json.dumps([str(cache.folder), limit, *order])],
@@ -280,7 +297,8 @@ def test_processes_that_add_take_and_evict_at_once_get_the_right_contents(
     hits = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert sum(map(int, hits)) > 20
-    assert 0 < cache.space.status().size <= limit
+    # Each process may have counted a 64th that another one, which evicted, did not see.
+    assert 0 < cache.space.status().size <= limit + 3 * limit // 64
     for path in entries(cache):
         content = path.read_bytes()
         remote = remote_of(content)
