@@ -123,7 +123,7 @@ def _run_in_folder(
     with phases("body"):
         value = call_body(lambda: job.body(folder, checked))
     with phases("check_result"):
-        executed = check_result(job, value)
+        executed = check_result(job, value, phases)
         payload = {"workspace": str(folder), "result": executed.result_payload}
         output = checked_output(ports, payload)
     with phases("post_guardrails"):

@@ -72,11 +72,13 @@ def _published_by_predecessor(record: Record, attempts: Attempts, attempt: Attem
     return False
 
 
-def recordable(result: BaseModel, *, max_bytes: int) -> tuple[str | None, str | None]:
+def recordable(
+    model: type[BaseModel], result: Any, *, max_bytes: int
+) -> tuple[str | None, str | None]:
     """The result as text to record, or None and why it cannot be recorded."""
-    if _has_secret_fields(type(result)):
+    if _has_secret_fields(model):
         return None, "the result model has secret fields"
-    text = json.dumps(result.model_dump(mode="json", by_alias=True), separators=(",", ":"))
+    text = json.dumps(result, separators=(",", ":"))
     if len(text.encode()) > max_bytes:
         return None, f"the result is larger than {max_bytes} bytes"
     return text, None

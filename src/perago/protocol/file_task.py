@@ -29,7 +29,7 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         with phases("body"):
             value = call_body(lambda: job.body(directory.data, pinned.params))
         with phases("check_result"):
-            executed = check_result(job, value)
+            executed = check_result(job, value, phases)
             output = steps.output(pinned, executed, pinned.workspace.ref)
         with phases("post_guardrails"):
             check_guardrails(spec.check_post, directory.data, PostGuardrailViolation)

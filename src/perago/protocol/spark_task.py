@@ -75,7 +75,7 @@ class _Run:
                     "they were interrupted and nothing was published"
                 )
         with phases("check_result"):
-            executed = check_result(steps.job, value)
+            executed = check_result(steps.job, value, phases)
             steps.output(self.pinned, executed, self.pinned.workspace.ref)
         return executed
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from perago.errors import (
     ResultError,
     UnknownOutcomeError,
 )
+from perago.masking import mask_data
 from perago.protocol.adoption import find_adoptable, recordable
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
@@ -35,7 +36,7 @@ from perago.protocol.fences import (
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
-from perago.protocol.json_value import encode_json
+from perago.protocol.json_value import encode_json, is_too_deep
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
@@ -164,14 +165,17 @@ class Steps:
             if self.storage.lake.get_head(space.repository, space.branch).id != head.id:
                 raise PublishFenceError(f"{space.branch!r} moved away from {head.id}")
             details["commit"] = head.id
-            return self.output(pinned, check_result(self.job, result), head.id)
+            executed = check_result(self.job, result, self.phases)
+            return self.output(pinned, executed, head.id)
 
     def record(self, pinned: Pinned, executed: Executed) -> Record:
         """What the commits of this execution will say about it."""
         recorded = None
         if self.job.recovery == "adopt":
             limit = self.ports.policy.max_recorded_result_bytes
-            recorded, why_not = recordable(executed.result, max_bytes=limit)
+            recorded, why_not = recordable(
+                executed.result_model, executed.result_payload, max_bytes=limit
+            )
             if why_not:
                 self.phases.report("result_not_recorded", reason=why_not)
         return Record.of(
@@ -272,7 +276,8 @@ def _message(job: Job, record: Record) -> str:
 class Executed:
     """The body returned a result that fits its model and Conductor."""
 
-    result: BaseModel
+    result_model: type[BaseModel]
+    # What Conductor gets and a commit records: the same data, without the worker's secrets.
     result_payload: Any
 
 
@@ -312,8 +317,8 @@ def check_guardrails(
         raise violation(describe(error)) from error
 
 
-def check_result(job: Job, value: Any) -> Executed:
-    """Check the result against its model and write it as JSON data."""
+def check_result(job: Job, value: Any, phases: Phases) -> Executed:
+    """Check the result against its model and write it as JSON data without secrets."""
     try:
         executed: Executed = call_body(lambda: _dump_result(job, value), "result model")
     except ValidationError as error:
@@ -322,12 +327,17 @@ def check_result(job: Job, value: Any) -> Executed:
         # Without the cause, whose text has the value.
         said = _INPUT_VALUE.sub("", describe(error))
         raise ResultError(f"the result cannot be written as JSON: {said}") from None
-    return executed
+    if is_too_deep(executed.result_payload):
+        return executed  # which the check of the output refuses
+    masked = mask_data(executed.result_payload)
+    if masked != executed.result_payload:
+        phases.report("result_masked", message="a secret of this worker in the result is masked")
+    return replace(executed, result_payload=masked)
 
 
 def _dump_result(job: Job, value: Any) -> Executed:
     result = job.result_model.model_validate(value)
-    return Executed(result, result.model_dump(mode="json", by_alias=True, warnings="error"))
+    return Executed(type(result), result.model_dump(mode="json", by_alias=True, warnings="error"))
 
 
 def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:

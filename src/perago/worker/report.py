@@ -114,7 +114,7 @@ def _post(
 
 
 def _sendable(outcome: Outcome) -> Outcome:
-    """Mask secrets in the texts of an outcome; a result is the author's own."""
+    """Mask secrets in the texts of a failure; those in a result are masked where it is built."""
     if isinstance(outcome, Completed):
         return outcome
     hint = sendable(outcome.hint) if outcome.hint else outcome.hint
