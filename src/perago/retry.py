@@ -10,17 +10,19 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
     stop_after_delay,
+    stop_any,
     stop_before_delay,
     wait_random_exponential,
 )
 
 from perago.errors import BackendUnavailableError, LostReplyError
-from perago.http_client import RequestError
+from perago.http_client import RequestError, seconds_left
 
 Answered = TypeVar("Answered")
 
@@ -46,7 +48,7 @@ def retrying_unsent(seconds: float) -> Retrying:
     """Retry on a ``RequestError`` for a request that was not sent, within ``seconds``."""
     return Retrying(
         retry=retry_if_exception(_was_not_sent),
-        stop=stop_before_delay(seconds),
+        stop=stop_any(stop_before_delay(seconds), _stop_before_deadline),
         wait=_WAIT,
         reraise=True,
     )
@@ -76,6 +78,11 @@ def retry_change(retrier: Retrying, send: Callable[[], Answered]) -> Answered:
 _WAIT = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
 
 
+def _stop_before_deadline(state: RetryCallState) -> bool:
+    """No wait goes beyond the deadline of this thread."""
+    return state.upcoming_sleep >= seconds_left()
+
+
 def _was_not_sent(error: BaseException) -> bool:
     return isinstance(error, RequestError) and not error.sent
 
@@ -83,7 +90,7 @@ def _was_not_sent(error: BaseException) -> bool:
 def _retrying(stop: stop_after_delay | stop_after_attempt) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop,
+        stop=stop_any(stop, _stop_before_deadline),
         wait=_WAIT,
         reraise=True,
     )

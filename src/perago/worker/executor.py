@@ -25,7 +25,7 @@ from typing import Any
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
 from perago.masking import hide_secret_variables
-from perago.observability.logs import attempt_logs, configure_logs
+from perago.observability.logs import configure_logs, process_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
 from perago.protocol.job import Job, Ports
@@ -242,7 +242,7 @@ def main(
 def _run(jobs: dict[str, Job], assignment: Assignment, ports: Ports, spark: SparkClient) -> Outcome:
     execution = assignment.execution
     try:
-        with attempt_logs(assignment.task, execution), spark.attempt(execution):
+        with process_logs(assignment.task, execution), spark.attempt(execution):
             return run_attempt(jobs[assignment.task], execution, assignment.payload, ports)
     except ChannelClosedError:
         raise
