@@ -86,7 +86,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.confess(error)
+        output.report_bug(error)
         sys.exit(EXIT_BUG)
     sys.exit(0)
 

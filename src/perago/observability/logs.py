@@ -55,7 +55,7 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
     remember_secrets(settings)
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_formatter(settings, handler.stream))
-    handler.addFilter(_quieten_chatty(settings.log_level))
+    handler.addFilter(_without_requests(settings.log_level))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.captureWarnings(capture=True)
 
@@ -182,15 +182,15 @@ def _put_first(logger: WrappedLogger, method: str, values: EventDict) -> EventDi
     return {**stamped, **first, **values}
 
 
-def _quieten_chatty(level: str) -> logging.Filter:
+def _without_requests(level: str) -> logging.Filter:
     least = logging.INFO if level == "debug" else logging.WARNING
 
-    class Quiet(logging.Filter):
+    class WithoutRequests(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             name = record.name.partition("] ")[2] or record.name
             return record.levelno >= least or not name.startswith(_CHATTY)
 
-    return Quiet()
+    return WithoutRequests()
 
 
 class PlainValues:

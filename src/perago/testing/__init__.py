@@ -20,13 +20,14 @@ from perago.testing.faults import (
     reply_lost,
     request_lost,
 )
+from perago.testing.http_faults import HttpFault
 from perago.testing.lake import InMemoryLake
 from perago.testing.objects import InMemoryObjects
 from perago.testing.spark import InMemorySpark
 from perago.testing.workspaces import InMemoryWorkspaces
 
 if TYPE_CHECKING:
-    from perago.testing.fault_proxy import FaultProxy, HttpFault
+    from perago.testing.fault_proxy import FaultProxy
 
 __all__ = [
     "FaultProxy",
@@ -48,13 +49,11 @@ __all__ = [
     "request_lost",
 ]
 
-# Loaded when first asked for: they bring an HTTP server along, which a simulation does not need.
-_LAZY = frozenset({"FaultProxy", "HttpFault"})
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    """Load the proxy when it is first asked for: it brings an HTTP server along."""
+    if name != "FaultProxy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perago.testing import fault_proxy
+    from perago.testing.fault_proxy import FaultProxy
 
-    return getattr(fault_proxy, name)
+    return FaultProxy

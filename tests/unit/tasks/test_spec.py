@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from perago import WorkspaceSpec, require_file
+from perago.protocol.names import ACTIONS_FOLDER
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_one_slash_at_either_end_of_a_prefix_is_dropped(prefix: str, normal: str
     "prefix",
     [
         *("", "//", "//a", "a//", "a//b", "../a", "a/./b", "a\\b", "a\nb", "a\x7f", None, 3),
-        *("_lakefs_actions", "/_lakefs_actions/x"),
+        *("_lakefs_actions", "/_lakefs_actions/x", ACTIONS_FOLDER),
     ],
 )
 def test_a_prefix_that_names_no_folder_is_a_problem(prefix: Any) -> None:
