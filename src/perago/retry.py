@@ -20,6 +20,7 @@ from tenacity import (
     stop_before_delay,
     wait_random_exponential,
 )
+from tenacity.stop import stop_base
 
 from perago.errors import BackendUnavailableError, LostReplyError
 from perago.http_client import RequestError, seconds_left
@@ -48,7 +49,7 @@ def retrying_unsent(seconds: float) -> Retrying:
     """Retry on a ``RequestError`` for a request that was not sent, within ``seconds``."""
     return Retrying(
         retry=retry_if_exception(_was_not_sent),
-        stop=stop_any(stop_before_delay(seconds), _stop_before_deadline),
+        stop=stop_any(stop_before_delay(seconds), _StopBeforeDeadline()),
         wait=_WAIT,
         reraise=True,
     )
@@ -78,9 +79,11 @@ def retry_change(retrier: Retrying, send: Callable[[], Answered]) -> Answered:
 _WAIT = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
 
 
-def _stop_before_deadline(state: RetryCallState) -> bool:
+class _StopBeforeDeadline(stop_base):
     """No wait goes beyond the deadline of this thread."""
-    return state.upcoming_sleep >= seconds_left()
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return retry_state.upcoming_sleep >= seconds_left()
 
 
 def _was_not_sent(error: BaseException) -> bool:
@@ -90,7 +93,7 @@ def _was_not_sent(error: BaseException) -> bool:
 def _retrying(stop: stop_after_delay | stop_after_attempt) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop_any(stop, _stop_before_deadline),
+        stop=stop_any(stop, _StopBeforeDeadline()),
         wait=_WAIT,
         reraise=True,
     )

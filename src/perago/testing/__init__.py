@@ -1,4 +1,6 @@
-"""In-memory fakes of the ports, and a proxy that fails on demand before a real server.
+"""Runs of tasks on files, in-memory fakes of the ports, and a proxy that fails on demand.
+
+:func:`run_task` is for authors: it runs a task on files with no server.
 
 The fakes need no server and no disk, start no threads and behave the same in every run. The
 project's contract tests run the same cases against the fakes and against real servers.
@@ -28,8 +30,10 @@ from perago.testing.workspaces import InMemoryWorkspaces
 
 if TYPE_CHECKING:
     from perago.testing.fault_proxy import FaultProxy
+    from perago.testing.task_runs import Diff, TaskRun, TaskWorkspace, run_task
 
 __all__ = [
+    "Diff",
     "FaultProxy",
     "Faults",
     "HttpFault",
@@ -39,7 +43,9 @@ __all__ = [
     "InMemorySpark",
     "InMemoryWorkspaces",
     "ManualClock",
+    "TaskRun",
     "TaskSettings",
+    "TaskWorkspace",
     "fails",
     "followed_by",
     "lands_late",
@@ -47,13 +53,21 @@ __all__ = [
     "preceded_by",
     "reply_lost",
     "request_lost",
+    "run_task",
 ]
+
+# Loaded when first asked for: they bring an HTTP server or the adapters along, which a simulation
+# does not need.
+_TASK_RUNS = frozenset({"Diff", "TaskRun", "TaskWorkspace", "run_task"})
 
 
 def __getattr__(name: str) -> Any:
-    """Load the proxy when it is first asked for: it brings an HTTP server along."""
-    if name != "FaultProxy":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perago.testing.fault_proxy import FaultProxy
+    if name == "FaultProxy":
+        from perago.testing.fault_proxy import FaultProxy
 
-    return FaultProxy
+        return FaultProxy
+    if name in _TASK_RUNS:
+        from perago.testing import task_runs
+
+        return getattr(task_runs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
