@@ -65,6 +65,38 @@ class WorkflowMessage(_Message):
     end_time: _Count | None = None
 
 
+class StepMessage(TaskMessage):
+    """A task, as its workflow's answer holds it."""
+
+    start_time: _Count = 0
+    end_time: _Count = 0
+    retried: bool = False
+    callback_after_seconds: _Count = 0
+    output_data: dict[str, Any] | None = None
+
+
+class WorkflowRunMessage(WorkflowMessage):
+    """A workflow with its tasks."""
+
+    workflow_name: str | None = None
+    workflow_version: _Count = 0
+    start_time: _Count | None = None
+    create_time: _Count | None = None
+    reason_for_incompletion: str | None = None
+    output: dict[str, Any] | None = None
+    tasks: list[StepMessage] | None = None
+
+
+class BulkMessage(_Message):
+    """What became of each entry of a list: the refused ones, by name, with the reason."""
+
+    bulk_error_results: dict[str, str]
+
+
+class _PollMessage(_Message):
+    last_poll_time: _Count
+
+
 class _TokenMessage(_Message):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
@@ -74,6 +106,9 @@ TASK = TypeAdapter(TaskMessage)
 # One task is asked for; another one would be claimed and never run.
 TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
 WORKFLOW = TypeAdapter(WorkflowMessage)
+WORKFLOW_RUN = TypeAdapter(WorkflowRunMessage)
+WORKFLOW_RUNS = TypeAdapter(list[WorkflowMessage])
+POLLS = TypeAdapter(list[_PollMessage])
 SIZES = TypeAdapter(dict[str, int])
 TASKDEF = TypeAdapter(dict[str, Any])
 _TOKEN = TypeAdapter(_TokenMessage)

@@ -65,6 +65,15 @@ class RepositoryMessage(Message):
     default_branch: _Id
 
 
+class _Storage(Message):
+    blockstore_type: _Id
+    default_namespace_prefix: str | None = None
+
+
+class ConfigMessage(Message):
+    storage_config: _Storage
+
+
 class MergeMessage(Message):
     reference: _Id
 
@@ -73,6 +82,7 @@ class ObjectMessage(Message):
     path: str
     path_type: Literal["object", "common_prefix"]
     size_bytes: _Size | None = None
+    checksum: str | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
 
@@ -117,6 +127,7 @@ class Page(Message, Generic[Entry]):
 COMMIT = TypeAdapter(CommitMessage)
 REF = TypeAdapter(RefMessage)
 REPOSITORY = TypeAdapter(RepositoryMessage)
+CONFIG = TypeAdapter(ConfigMessage)
 MERGE = TypeAdapter(MergeMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
