@@ -213,7 +213,7 @@ def _follow(
     again = f"`perago workflow follow {workflow_id}`"
     try:
         done = Follower(workflows, workflow_id, output.note, SystemClock()).follow(timeout)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         output.note(f"the workflow goes on without this command; follow it again: {again}")
         raise
     if as_json:

@@ -37,6 +37,7 @@ class Step:
 
     reference: str
     task: str
+    # Conductor's type of the step; for a task of a worker that is its name.
     kind: str
     task_id: str
     status: str
@@ -50,6 +51,11 @@ class Step:
     delay_seconds: int
     reason: str | None = None
     output: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_for_worker(self) -> bool:
+        """Whether a worker runs it, and not Conductor itself."""
+        return self.kind == self.task
 
 
 @dataclass(frozen=True, slots=True)

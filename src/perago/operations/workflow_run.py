@@ -246,7 +246,7 @@ class Follower:
                 self._seen[step.task_id] = step.status
                 if step.kind not in _SILENT or step.status not in _DONE:
                     yield describe_step(step)
-            if step.status == "SCHEDULED" and not run.is_over:
+            if step.status == "SCHEDULED" and step.is_for_worker and not run.is_over:
                 yield from self._unclaimed(step)
         if run.status != self._status:
             self._status = run.status

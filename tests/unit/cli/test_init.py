@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import run_perago, run_python
+from support.command_line import run_code, run_perago
+
+_PYTEST = """
+import sys, pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "."]))
+"""
 
 
 @pytest.mark.parametrize("options", [[], ["--spark"]])
@@ -25,10 +30,13 @@ def test_a_new_project_is_correct_and_its_tests_pass(tmp_path: Path, options: li
     assert (checked.code, checked.out) == (0, "my-shop: ok; its input is workspace\n")
     shown = run_perago("config", "show", "--json", folder=project)
     assert "my-shop/*" in shown.out
-    tested = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", ".", folder=project)
+    tested = run_code(_PYTEST, folder=project)
     assert tested.code == 0, tested.out + tested.err
     ruff = str(Path(sys.executable).with_name("ruff"))
-    for verb in (["check"], ["format", "--check", "--line-length", "100"]):
+    for verb in (
+        ["check", "--select=E,F", "--line-length=100"],
+        ["format", "--check", "--line-length=100"],
+    ):
         linted = subprocess.run(
             [ruff, *verb, "--isolated", "--no-cache", project],
             capture_output=True,

@@ -162,7 +162,7 @@ def step(status: str, **more: Any) -> Step:
     values = {
         "reference": "clean",
         "task": "clean_orders",
-        "kind": "SIMPLE",
+        "kind": "clean_orders",
         "task_id": "t1",
         "retry_count": 0,
         "scheduled_ms": 1,
@@ -224,6 +224,10 @@ def test_a_step_that_no_worker_takes_is_told_with_what_to_do() -> None:
     ]
     told = follow(run("RUNNING", step("SCHEDULED")), seconds=8, polled=1)
     assert "the last poll for 'clean_orders' was" in told[1]
+
+
+def test_a_step_of_conductor_s_own_waits_for_no_worker() -> None:
+    assert follow(run("RUNNING", step("SCHEDULED", kind="HTTP")), seconds=8) == ["clean: scheduled"]
 
 
 def test_a_pause_and_a_failing_step_of_conductor_are_told_and_a_passing_one_is_not() -> None:
