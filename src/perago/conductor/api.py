@@ -72,6 +72,7 @@ class StepMessage(TaskMessage):
     end_time: _Count = 0
     retried: bool = False
     callback_after_seconds: _Count = 0
+    start_delay_in_seconds: _Count = 0
     output_data: dict[str, Any] | None = None
 
 

@@ -194,7 +194,7 @@ def _step(task: StepMessage) -> Step:
         started_ms=task.start_time,
         ended_ms=task.end_time,
         is_retried=task.retried,
-        delay_seconds=task.callback_after_seconds,
+        delay_seconds=max(task.callback_after_seconds, task.start_delay_in_seconds),
         reason=task.reason_for_incompletion or None,
         output=task.output_data or {},
     )

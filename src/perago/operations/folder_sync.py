@@ -150,11 +150,18 @@ class Put:
         if not plan:
             return PutResult(head.id, None, counts)
         with self._short_lived(head.id) as staging:
-            self.engine.stage(plan, staging, folder)
+            self._stage(plan, staging, folder)
             staged = self.lake.commit(staging, message, {})
             made = self._merge(staged, head, message)
         below = made.first_parent
         return PutResult(head.id, made.id, counts, None if below == head.id else below)
+
+    def _stage(self, plan: SyncPlan, staging: StagingBranch, folder: Path) -> None:
+        try:
+            self.engine.stage(plan, staging, folder)
+        except ProjectionError as error:
+            error.hint = "Nothing was put. Run the command again when nothing writes to the folder."
+            raise
 
     def _merge(self, staged: StagedWorkspace, head: Commit, message: str) -> Commit:
         now = self.lake.get_head(self.repository, self.branch)

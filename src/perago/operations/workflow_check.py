@@ -98,8 +98,6 @@ class _Check:
             self._walk(self._workflow.tasks, state)
             for expression in expressions(self._workflow.definition.get("outputParameters")):
                 self._check_reference("", expression, state)
-        if not self._workflow.definition.get("ownerEmail"):
-            self._warn("", 'without "ownerEmail" Conductor does not register the workflow')
         return list(self._found)
 
     def _error(self, step: str, text: str) -> None:

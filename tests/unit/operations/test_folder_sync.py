@@ -21,6 +21,7 @@ from perago.testing import (
     InMemoryLake,
     InMemoryObjects,
     fails,
+    followed_by,
     preceded_by,
     reply_lost,
     request_lost,
@@ -206,6 +207,19 @@ def test_an_error_on_the_way_leaves_no_branch(place: Place) -> None:
     with pytest.raises(BackendUnavailableError):
         place.put()
     assert (place.branches(), place.contents()) == (["main"], {})
+
+
+def test_a_file_that_changes_while_it_is_sent_is_refused(place: Place) -> None:
+    place.write(a="1")
+
+    def write_on() -> None:
+        place.write(a="12")
+
+    place.lake.faults.inject("objects.write", followed_by(write_on))
+    with pytest.raises(ProjectionError, match="a file changed") as raised:
+        place.put()
+    assert raised.value.hint.startswith("Nothing was put.")
+    assert place.contents() == {}
 
 
 def test_a_branch_that_cannot_be_deleted_is_named(place: Place) -> None:
