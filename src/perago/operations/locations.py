@@ -96,7 +96,7 @@ def create_missing(
     if wanted is not None and _BRANCH.fullmatch(wanted) is None:
         raise ConfigurationError(
             f"{wanted!r} cannot be the name of a branch",
-            hint="Use letters, digits, '_' and '-', and begin with none of '-'.",
+            hint="Use letters, digits, '_' and '-', and do not begin with '-'.",
         )
     try:
         default = repositories.default_branch(location.repository)
@@ -118,7 +118,8 @@ def create_missing(
 def _namespace(repositories: LakeFSRepositories, repository: str) -> str:
     store = repositories.block_store()
     if store.default_prefix:
-        return f"{store.default_prefix.removesuffix('/')}/{repository}"
+        slash = "" if store.default_prefix.endswith("/") else "/"
+        return f"{store.default_prefix}{slash}{repository}"
     if store.kind == "local":
         return f"local://{repository}"
     raise ConfigurationError(
