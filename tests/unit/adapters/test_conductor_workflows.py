@@ -39,13 +39,19 @@ def test_a_start_without_an_answer_is_lost_and_not_repeated() -> None:
 
 def test_a_definition_that_is_refused_inside_an_answer_is_refused() -> None:
     said = {"bulkErrorResults": {"wf": "no such timeout policy"}, "bulkSuccessfulResults": []}
-    with server_that_says(said) as server, closing(ConductorWorkflows(conductor(server.url))) as it:
-        with pytest.raises(BackendRefusedError, match="no such timeout policy"):
-            it.put_definition({"name": "wf"})
+    with (
+        server_that_says(said) as server,
+        closing(ConductorWorkflows(conductor(server.url))) as it,
+        pytest.raises(BackendRefusedError, match="no such timeout policy"),
+    ):
+        it.put_definition({"name": "wf"})
 
 
 def test_another_workflow_than_the_one_asked_for_is_no_answer() -> None:
     said = {"workflowId": "another", "status": "RUNNING"}
-    with server_that_says(said) as server, closing(ConductorWorkflows(conductor(server.url))) as it:
-        with pytest.raises(BackendUnavailableError, match="another workflow"):
-            it.read(ID)
+    with (
+        server_that_says(said) as server,
+        closing(ConductorWorkflows(conductor(server.url))) as it,
+        pytest.raises(BackendUnavailableError, match="another workflow"),
+    ):
+        it.read(ID)
