@@ -175,7 +175,7 @@ def test_mistakes_are_named_before_a_workflow_is_started(
     assert "LakeFS has no repository 'no-shop'" in terminal.text()
     assert terminal.give(f"{run} --repository quiet-shop --branch nope") == 3
     assert "has no branch, tag or commit 'nope'; its branches: main" in terminal.text()
-    assert terminal.give(run) == 1
+    assert terminal.give(run) == 2
     assert "Try: Give --repository R [--branch B]." in terminal.text()
     assert terminal.give(f"{run} --repository quiet-shop") == 3
     assert "Conductor has no TaskDef 'quiet_shop_clean', 'quiet_shop_totals'" in terminal.text()

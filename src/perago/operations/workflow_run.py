@@ -15,7 +15,6 @@ from perago.errors import (
     BackendRefusedError,
     BackendUnavailableError,
     ConfigurationError,
-    InputError,
     LostReplyError,
     NotFoundError,
     PeragoError,
@@ -45,7 +44,7 @@ Tell = Callable[[str], None]
 def pin_input(workflow: WorkflowFile, given: Json, workspace: dict[str, str] | None) -> Json:
     """Build the workflow's input: what was given, and the workspace that was pinned.
 
-    Raises ``InputError`` that names every input that is missing.
+    Raises ``ConfigurationError`` that names every input that is missing.
     """
     if workspace is not None and "workspace" in given:
         raise ConfigurationError(
@@ -60,7 +59,7 @@ def pin_input(workflow: WorkflowFile, given: Json, workspace: dict[str, str] | N
         ways = ["--repository R [--branch B]"] if "workspace" in missing else []
         others = [f'"{name}": …' for name in missing if name != "workspace"]
         ways += [f"--input '{{{', '.join(others)}}}'"] if others else []
-        raise InputError(
+        raise ConfigurationError(
             f"workflow {workflow.name!r} needs the input {', '.join(missing)}",
             hint=f"Give {' and '.join(ways)}.",
         )
@@ -78,7 +77,7 @@ def given_workspace_warning(lake: Lake, given: Json) -> str | None:
     try:
         workspace = WorkspaceInput.model_validate(value)
     except ValueError as error:
-        raise InputError(
+        raise ConfigurationError(
             f"the workspace of --input is wrong: {shorten_line(str(error), _LONGEST_REASON)}",
             hint="Give --repository and --branch in its place: they pin HEAD.",
         ) from None

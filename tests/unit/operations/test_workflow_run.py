@@ -14,7 +14,6 @@ from perago.errors import (
     BackendUnavailableError,
     ConfigurationError,
     DefinitionError,
-    InputError,
     LostReplyError,
     NotFoundError,
     UnknownOutcomeError,
@@ -82,7 +81,7 @@ def test_the_pinned_workspace_becomes_part_of_the_input() -> None:
 
 
 def test_a_missing_input_is_named_with_the_option_that_gives_it() -> None:
-    with pytest.raises(InputError, match="needs the input workspace, day") as raised:
+    with pytest.raises(ConfigurationError, match="needs the input workspace, day") as raised:
         workflow_run.pin_input(workflow("workspace", "day"), {}, None)
     assert raised.value.hint == "Give --repository R [--branch B] and --input '{\"day\": …}'."
 
@@ -118,7 +117,7 @@ def test_a_workspace_given_by_hand_is_looked_at_before_the_start(lake: InMemoryL
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"ref": "main"}, InputError),
+        ({"ref": "main"}, ConfigurationError),
         ({"ref": "0" * 64}, NotFoundError),
         ({"branch": "nope"}, NotFoundError),
     ],
