@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.conductor.workflows import ConductorWorkflows, Step, WorkflowRun
 from perago.errors import (
@@ -22,7 +24,7 @@ from perago.errors import (
 )
 from perago.operations.workflow_file import Json, WorkflowFile, worker_tasks
 from perago.protocol.ports import Clock, Lake
-from perago.protocol.workspace import WorkspaceInput
+from perago.protocol.workspace import WorkspaceInput, describe_validation
 from perago.text import shorten_line
 
 _POLL_SECONDS = 0.5
@@ -76,9 +78,9 @@ def given_workspace_warning(lake: Lake, given: Json) -> str | None:
         return None
     try:
         workspace = WorkspaceInput.model_validate(value)
-    except ValueError as error:
+    except ValidationError as error:
         raise ConfigurationError(
-            f"the workspace of --input is wrong: {shorten_line(str(error), _LONGEST_REASON)}",
+            f"the workspace of --input is wrong: {describe_validation(error)}",
             hint="Give --repository and --branch in its place: they pin HEAD.",
         ) from None
     head = lake.get_head(workspace.repository, workspace.branch)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
+from webshop import workflow as webshop_workflow
 
 from perago import WorkspaceSpec, task
 from perago.operations.workflow_check import check_workflow
 from perago.operations.workflow_file import WorkflowFile
 from perago.tasks.definition import TaskDefinition, definition_of
+from perago.tasks.discover import load_tasks
 
 Json = dict[str, Any]
 INPUT = "${workflow.input.workspace}"
@@ -310,3 +312,10 @@ def test_a_task_of_another_kind_of_worker_is_no_error() -> None:
 def test_the_output_of_the_workflow_is_looked_at_too() -> None:
     (text,) = found(step("a"), outputParameters={"x": "${b.output.workspace}"})
     assert text == "error: ${b.output.workspace}: the workflow has no step 'b'"
+
+
+def test_the_demonstration_s_workflow_has_no_mistake() -> None:
+    modules = [f"webshop.{name}" for name in ("ingest", "clean", "aggregate", "quality")]
+    definition = webshop_workflow.definition()
+    workflow = WorkflowFile(definition["name"], 1, definition)
+    assert check_workflow(workflow, load_tasks(modules)) == []
