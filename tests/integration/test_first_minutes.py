@@ -141,9 +141,10 @@ def test_the_commands_lead_to_a_commit_and_later_runs_start_from_it(
     # A step whose guardrail fails: the exit code and the reason say so, and nothing is published.
     assert terminal.give("perago workspace put data shop@bad --create -m x") == 0
     terminal.give("mkdir none && perago workspace put none shop@bad -m 'no orders' --delete")
-    run = "perago workflow run workflow.json --repository shop --branch bad"
+    run = "perago workflow run workflow.json --repository shop --branch bad -v"
     assert terminal.give(run) == 1, terminal.text()
     assert "PRG-211, try: " in terminal.text()
+    assert re.search(r"^  pre_guardrails [\d.]+ s", terminal.text(), re.MULTILINE)
 
     # Without a worker, Ctrl-C leaves the workflow running; a worker that comes back completes it.
     assert terminal.give("kill %1; wait %1; true") == 0

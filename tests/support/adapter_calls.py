@@ -174,6 +174,7 @@ WORKFLOWS: dict[str, Call] = {
     "start": Call(lambda workflows: workflows.start({"name": "n"}), changes=True),
     "find": Call(lambda workflows: workflows.find("name", "correlation")),
     "read": Call(lambda workflows: workflows.read("workflow")),
+    "read_log": Call(lambda workflows: workflows.read_log("task")),
     "last_poll_ms": Call(lambda workflows: workflows.last_poll_ms("task")),
 }
 

@@ -30,6 +30,10 @@ Timeout = Annotated[
     float,
     typer.Option("--timeout", metavar="SECONDS", min=0.0, help="How long to wait for the end."),
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="Also show each attempt's log: phases and output."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _HOUR = 3600.0
 
@@ -97,6 +101,7 @@ def run(
         bool, typer.Option("--register", help="Register the definition in Conductor first.")
     ] = False,
     timeout: Timeout = _HOUR,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a workflow from where a branch is now, and follow it to its end.
@@ -130,20 +135,21 @@ def run(
             output.note(
                 f"input {workspace['repository']}@{workspace['branch']} at {workspace['ref']}"
             )
-        _follow(workflows, workflow_id, timeout, as_json=as_json)
+        _follow(workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
 
 
 @workflow_app.command()
 def follow(
     workflow_id: Annotated[str, typer.Argument(metavar="WORKFLOW_ID")],
     timeout: Timeout = _HOUR,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Follow a workflow that was started before to its end; Ctrl-C leaves it running."""
     from perago.settings import load_settings
 
     with _workflows(load_settings()) as workflows:
-        _follow(workflows, workflow_id, timeout, as_json=as_json)
+        _follow(workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
 
 
 def _workflows(settings: Settings) -> closing[ConductorWorkflows]:
@@ -205,14 +211,20 @@ def _read_input(text: str) -> dict[str, Any]:
 
 
 def _follow(
-    workflows: ConductorWorkflows, workflow_id: str, timeout: float, *, as_json: bool
+    workflows: ConductorWorkflows,
+    workflow_id: str,
+    timeout: float,
+    *,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     from perago.operations.workflow_run import Follower, exit_code_of
     from perago.wiring.ports import SystemClock
 
     again = f"`perago workflow follow {workflow_id}`"
+    follower = Follower(workflows, workflow_id, output.note, SystemClock(), with_logs=verbose)
     try:
-        done = Follower(workflows, workflow_id, output.note, SystemClock()).follow(timeout)
+        done = follower.follow(timeout)
     except (KeyboardInterrupt, SystemExit):
         output.note(f"the workflow goes on without this command; follow it again: {again}")
         raise

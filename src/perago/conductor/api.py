@@ -98,6 +98,10 @@ class _PollMessage(_Message):
     last_poll_time: _Count
 
 
+class _LogMessage(_Message):
+    log: str
+
+
 class _TokenMessage(_Message):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
@@ -109,6 +113,7 @@ TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
 WORKFLOW = TypeAdapter(WorkflowMessage)
 WORKFLOW_RUN = TypeAdapter(WorkflowRunMessage)
 WORKFLOW_RUNS = TypeAdapter(list[WorkflowMessage])
+LOG = TypeAdapter(list[_LogMessage])
 POLLS = TypeAdapter(list[_PollMessage])
 SIZES = TypeAdapter(dict[str, int])
 TASKDEF = TypeAdapter(dict[str, Any])

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from perago.conductor.api import (
+    LOG,
     POLLS,
     TASKDEF,
     WORKFLOW_RUN,
@@ -166,6 +167,12 @@ class ConductorWorkflows:
             output=found.output or {},
             steps=tuple(_step(task) for task in found.tasks or []),
         )
+
+    def read_log(self, task_id: str) -> list[str]:
+        """Return the lines of a task's log: phases, warnings, output and why it failed."""
+        what, path = f"read the log of task {task_id}", f"/tasks/{segment(task_id)}/log"
+        found = retrying_times(self._tries)(self._api.get, what, path, _shallow(LOG))
+        return [line for entry in found or [] for line in entry.log.splitlines()]
 
     def last_poll_ms(self, task_type: str) -> int | None:
         """Return when a worker last polled for a task, in Conductor's clock; None if never."""

@@ -210,6 +210,8 @@ class Follower:
     workflow_id: str
     tell: Tell
     clock: Clock
+    # Whether the log of each attempt that ended is told, too: its phases, output and warnings.
+    with_logs: bool = False
     _seen: dict[str, str] = field(default_factory=dict)
     _waiting: dict[str, float] = field(default_factory=dict)
     _status: str = "RUNNING"
@@ -247,12 +249,21 @@ class Follower:
                 self._seen[step.task_id] = step.status
                 if step.kind not in _SILENT or step.status not in _DONE:
                     yield describe_step(step)
+                if self.with_logs and step.is_for_worker and step.ended_ms:
+                    yield from self._log(step)
             if step.status == "SCHEDULED" and step.is_for_worker and not run.is_over:
                 yield from self._unclaimed(step)
         if run.status != self._status:
             self._status = run.status
             if not run.is_over:
                 yield f"the workflow is {run.status}"
+
+    def _log(self, step: Step) -> Iterator[str]:
+        try:
+            lines = self.workflows.read_log(step.task_id)
+        except PeragoError as error:
+            lines = [str(error)]
+        yield from (f"  {line}" for line in lines)
 
     def _unclaimed(self, step: Step) -> Iterator[str]:
         """Say that no worker takes a step, when that is so for a while."""

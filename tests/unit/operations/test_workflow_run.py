@@ -153,6 +153,9 @@ class Scripted:
     def find(self, name: str, correlation_id: str) -> list[str]:
         return next(self._found, [])
 
+    def read_log(self, task_id: str) -> list[str]:
+        return [f"download of {task_id} 0.100 s objects=1", "output:", "hello"]
+
     def last_poll_ms(self, task_type: str) -> int | None:
         return self.polled
 
@@ -177,7 +180,9 @@ def run(status: str, *steps: Step, **more: Any) -> WorkflowRun:
     return WorkflowRun("w1", "wf", 1, status, 0, 0, steps=steps, **more)
 
 
-def follow(*answers: Any, seconds: float = 100.0, polled: int | None = None) -> list[str]:
+def follow(
+    *answers: Any, seconds: float = 100.0, polled: int | None = None, with_logs: bool = False
+) -> list[str]:
     told: list[str] = []
     scripted = Scripted(*answers)
     scripted.polled = polled
@@ -186,6 +191,7 @@ def follow(*answers: Any, seconds: float = 100.0, polled: int | None = None) -> 
         "w1",
         told.append,
         ManualClock(),
+        with_logs=with_logs,
     )
     follower.follow(seconds)
     return told
@@ -204,6 +210,15 @@ def test_every_change_of_a_step_is_told_once() -> None:
         "clean: scheduled",
         "clean: in progress",
         "clean: completed, 2.5 s, ref abc",
+    ]
+
+
+def test_the_log_of_an_attempt_is_told_at_its_end_on_request() -> None:
+    done = step("COMPLETED", started_ms=1000, ended_ms=2000)
+    told = follow(run("RUNNING", step("IN_PROGRESS")), run("COMPLETED", done), with_logs=True)
+    assert told == [
+        *["clean: in progress", "clean: completed, 1.0 s"],
+        *["  download of t1 0.100 s objects=1", "  output:", "  hello"],
     ]
 
 
