@@ -101,10 +101,15 @@ class _Check:
         return list(self._found)
 
     def _error(self, step: str, text: str) -> None:
-        self._found.setdefault(Finding("error", step, self._round + text))
+        self._add("error", step, text)
 
     def _warn(self, step: str, text: str) -> None:
-        self._found.setdefault(Finding("warning", step, self._round + text))
+        self._add("warning", step, text)
+
+    def _add(self, severity: Literal["error", "warning"], step: str, text: str) -> None:
+        # What was found in a loop's first round is not said again about its second.
+        if Finding(severity, step, text) not in self._found:
+            self._found.setdefault(Finding(severity, step, self._round + text))
 
     # The shape of the steps.
 

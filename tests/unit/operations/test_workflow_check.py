@@ -202,6 +202,11 @@ def test_a_loop_that_takes_the_same_workspace_in_every_round_is_found() -> None:
     assert text.startswith("error: step 'a': in the second round of loop 'loop': takes the")
 
 
+def test_a_mistake_inside_a_loop_is_named_once() -> None:
+    (text,) = found(loop(step("a", "plain", dya=1)))
+    assert text == "error: step 'a': params: Params has no field 'dya'; did you mean 'day'?"
+
+
 def test_without_modules_a_doubtful_step_is_a_warning() -> None:
     (text,) = found(step("a"), step("b"), tasks=None)
     assert text.startswith("warning: step 'b': ")
