@@ -218,7 +218,7 @@ def _follow(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    from perago.operations.workflow_run import Follower, exit_code_of
+    from perago.operations.workflow_follow import Follower, exit_code_of
     from perago.wiring.ports import SystemClock
 
     again = f"`perago workflow follow {workflow_id}`"
@@ -239,7 +239,7 @@ def _follow(
 
 
 def _show(done: WorkflowRun) -> None:
-    from perago.operations.workflow_run import error_of, failed_step, last_workspace
+    from perago.operations.workflow_follow import error_of, failed_step, last_workspace
 
     seconds = f" in {(done.ended_ms - done.started_ms) / 1000:.1f} s" if done.ended_ms else ""
     left = last_workspace(done)
@@ -259,7 +259,7 @@ def _show(done: WorkflowRun) -> None:
 
 
 def _run_json(done: WorkflowRun) -> dict[str, Any]:
-    from perago.operations.workflow_run import error_of, exit_code_of, last_workspace, seconds_of
+    from perago.operations.workflow_follow import error_of, exit_code_of, last_workspace, seconds_of
 
     kind = error_of(done) if done.is_over and done.status != "COMPLETED" else None
     return {

@@ -1,17 +1,43 @@
-"""Compare the params and results that a workflow names with the models of a task."""
+"""Compare what a workflow gives to a task, and takes from it, with the models of the task."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, RootModel, ValidationError
 
 from perago.operations.workflow_file import Json, has_expression
+from perago.tasks.definition import TaskDefinition
+
+WORKSPACE_KEYS = ("repository", "branch", "ref_type", "ref")
+_OUTPUT_KEYS = ("workspace", "result")
 
 
-def result_names(model: type[BaseModel]) -> list[str] | None:
+def output_problem(path: str, definition: TaskDefinition) -> str | None:
+    """Return what is wrong with a path into the output of a step, such as ``output.result.rows``.
+
+    Returns None for a path that is there, and for one that is not into the output.
+    """
+    kind, *parts = re.split(r"[.\[]", path)
+    if kind != "output" or not parts:
+        return None
+    keys = _OUTPUT_KEYS if definition.workspace is not None else _OUTPUT_KEYS[1:]
+    if parts[0] not in keys:
+        return f"the output of a task has {' and '.join(keys)} only"
+    if parts[0] == "workspace":
+        known = len(parts) == 1 or parts[1] in (*WORKSPACE_KEYS, "refType")
+        return None if known else f"a workspace has {', '.join(WORKSPACE_KEYS)} only"
+    names = _result_names(definition.result_model)
+    if len(parts) == 1 or names is None or parts[1] in names:
+        return None
+    near = nearest(parts[1], names)
+    return f"the result of {definition.name!r} has no {parts[1]!r}{near}"
+
+
+def _result_names(model: type[BaseModel]) -> list[str] | None:
     """Return the keys of a result; None where any may be there."""
     if issubclass(model, RootModel) or model.model_config.get("extra") == "allow":
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perago.operations.model_check import nearest, params_problems, result_names
+from perago.operations.model_check import WORKSPACE_KEYS, nearest, output_problem, params_problems
 from perago.operations.workflow_file import (
     Json,
     WorkflowFile,
@@ -24,8 +24,6 @@ from perago.operations.workflow_file import (
 from perago.tasks.definition import TaskDefinition
 
 _COMMIT = re.compile(r"[0-9a-f]{64}")
-_WORKSPACE_KEYS = ("repository", "branch", "ref_type", "ref")
-_OUTPUT_KEYS = ("workspace", "result")
 # What decides at run time which tasks it runs: nothing can be said about them here.
 _UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
 
@@ -304,7 +302,7 @@ class _Check:
             self._error(
                 reference,
                 'workspace must be "${workflow.input.workspace}", "${STEP.output.workspace}", or '
-                f"an object with {', '.join(_WORKSPACE_KEYS)}",
+                f"an object with {', '.join(WORKSPACE_KEYS)}",
             )
             return None
         parts = expression.split(".")
@@ -319,8 +317,8 @@ class _Check:
 
     def _origin_of_object(self, reference: str, value: Json) -> _Origin | None:
         given = {"ref_type" if key == "refType" else key: item for key, item in value.items()}
-        missing = [key for key in _WORKSPACE_KEYS if key not in given]
-        extra = [key for key in given if key not in _WORKSPACE_KEYS]
+        missing = [key for key in WORKSPACE_KEYS if key not in given]
+        extra = [key for key in given if key not in WORKSPACE_KEYS]
         if missing or extra:
             text = f"missing {', '.join(missing)}" if missing else f"unexpected {', '.join(extra)}"
             self._error(reference, f"workspace: {text}")
@@ -362,27 +360,6 @@ class _Check:
         elif scope not in state.done:
             self._error(step, f"${{{expression}}}: step {scope!r} does not run before this one")
         elif scope in self._step_tasks:
-            self._check_output(step, expression, rest, self._step_tasks[scope])
-
-    def _check_output(
-        self, step: str, expression: str, rest: str, definition: TaskDefinition
-    ) -> None:
-        kind, *path = re.split(r"[.\[]", rest)
-        if kind != "output" or not path:
-            return
-        keys = _OUTPUT_KEYS if definition.workspace is not None else _OUTPUT_KEYS[1:]
-        if path[0] not in keys:
-            wanted = " and ".join(keys)
-            self._error(step, f"${{{expression}}}: the output of a task has {wanted} only")
-        elif path[0] == "workspace" and path[1:] and path[1] not in (*_WORKSPACE_KEYS, "refType"):
-            wanted = ", ".join(_WORKSPACE_KEYS)
-            self._error(step, f"${{{expression}}}: a workspace has {wanted} only")
-        elif path[0] == "result" and path[1:]:
-            names = result_names(definition.result_model)
-            if names is not None and path[1] not in names:
-                near = nearest(path[1], names)
-                self._error(
-                    step,
-                    f"${{{expression}}}: the result of {definition.name!r} has no "
-                    f"{path[1]!r}{near}",
-                )
+            problem = output_problem(rest, self._step_tasks[scope])
+            if problem is not None:
+                self._error(step, f"${{{expression}}}: {problem}")

@@ -18,7 +18,7 @@ from perago.errors import (
     NotFoundError,
     UnknownOutcomeError,
 )
-from perago.operations import workflow_run
+from perago.operations import workflow_follow, workflow_run
 from perago.operations.workflow_file import WorkflowFile, read_workflow, worker_tasks
 from perago.testing import InMemoryLake, ManualClock
 
@@ -186,7 +186,7 @@ def follow(
     told: list[str] = []
     scripted = Scripted(*answers)
     scripted.polled = polled
-    follower = workflow_run.Follower(
+    follower = workflow_follow.Follower(
         scripted,  # type: ignore[arg-type]
         "w1",
         told.append,
@@ -299,19 +299,19 @@ def test_the_exit_code_is_that_of_the_error_that_the_reason_names(
     reason: str | None, code: int
 ) -> None:
     ended = run("FAILED", step("FAILED", reason=reason))
-    assert workflow_run.exit_code_of(ended) == code
+    assert workflow_follow.exit_code_of(ended) == code
 
 
 def test_a_failure_that_was_retried_is_not_the_reason_of_the_end() -> None:
     first = step("FAILED", is_retried=True, reason="PublishFenceError: moved")
     last = step("FAILED_WITH_TERMINAL_ERROR", task_id="t2", reason="TaskTerminalError: no")
     ended = run("FAILED", first, last)
-    assert workflow_run.error_of(ended) is errors.TaskTerminalError
-    assert workflow_run.exit_code_of(run("COMPLETED", first)) == 0
+    assert workflow_follow.error_of(ended) is errors.TaskTerminalError
+    assert workflow_follow.exit_code_of(run("COMPLETED", first)) == 0
 
 
 def test_the_workspace_that_is_left_is_that_of_the_last_step_that_has_one() -> None:
     first = step("COMPLETED", output={"workspace": {"ref": "1"}})
     second = step("COMPLETED", output={"result": {}})
-    assert workflow_run.last_workspace(run("COMPLETED", first, second)) == {"ref": "1"}
-    assert workflow_run.last_workspace(run("FAILED")) is None
+    assert workflow_follow.last_workspace(run("COMPLETED", first, second)) == {"ref": "1"}
+    assert workflow_follow.last_workspace(run("FAILED")) is None
