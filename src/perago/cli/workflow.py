@@ -135,7 +135,7 @@ def run(
             output.note(
                 f"input {workspace['repository']}@{workspace['branch']} at {workspace['ref']}"
             )
-        _follow(workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
+        _follow(settings, workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
 
 
 @workflow_app.command()
@@ -148,8 +148,9 @@ def follow(
     """Follow a workflow that was started before to its end; Ctrl-C leaves it running."""
     from perago.settings import load_settings
 
-    with _workflows(load_settings()) as workflows:
-        _follow(workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
+    settings = load_settings()
+    with _workflows(settings) as workflows:
+        _follow(settings, workflows, workflow_id, timeout, verbose=verbose, as_json=as_json)
 
 
 def _workflows(settings: Settings) -> closing[ConductorWorkflows]:
@@ -211,6 +212,7 @@ def _read_input(text: str) -> dict[str, Any]:
 
 
 def _follow(
+    settings: Settings,
     workflows: ConductorWorkflows,
     workflow_id: str,
     timeout: float,
@@ -218,16 +220,20 @@ def _follow(
     verbose: bool,
     as_json: bool,
 ) -> None:
+    from perago.conductor.inspection import ConductorInspection
     from perago.operations.workflow_follow import Follower, exit_code_of
+    from perago.wiring.connections import conductor_connection
     from perago.wiring.ports import SystemClock
 
     again = f"`perago workflow follow {workflow_id}`"
-    follower = Follower(workflows, workflow_id, output.note, SystemClock(), with_logs=verbose)
-    try:
-        done = follower.follow(timeout)
-    except (KeyboardInterrupt, SystemExit):
-        output.note(f"the workflow goes on without this command; follow it again: {again}")
-        raise
+    with closing(ConductorInspection(conductor_connection(settings))) as inspection:
+        read_log = inspection.log if verbose else None
+        follower = Follower(workflows, workflow_id, output.note, SystemClock(), read_log)
+        try:
+            done = follower.follow(timeout)
+        except (KeyboardInterrupt, SystemExit):
+            output.note(f"the workflow goes on without this command; follow it again: {again}")
+            raise
     if as_json:
         output.emit_json(_run_json(done))
     else:

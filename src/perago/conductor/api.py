@@ -28,7 +28,7 @@ _Id = Annotated[str, StringConstraints(min_length=1)]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
     """A part of an answer: the fields that are used, which must have their types."""
 
     model_config = ConfigDict(
@@ -36,7 +36,7 @@ class _Message(BaseModel):
     )
 
 
-class TaskMessage(_Message):
+class TaskMessage(Message):
     """A task, as polls and reads answer it."""
 
     task_id: _Id
@@ -57,7 +57,7 @@ class TaskMessage(_Message):
     input_data: dict[str, Any] | None = None
 
 
-class WorkflowMessage(_Message):
+class WorkflowMessage(Message):
     """A workflow without its tasks."""
 
     workflow_id: _Id
@@ -65,44 +65,13 @@ class WorkflowMessage(_Message):
     end_time: _Count | None = None
 
 
-class StepMessage(TaskMessage):
-    """A task, as its workflow's answer holds it."""
+class _ConfigMessage(Message):
+    """What Conductor tells of itself; of its settings, which may be secret, nothing is kept."""
 
-    start_time: _Count = 0
-    end_time: _Count = 0
-    retried: bool = False
-    callback_after_seconds: _Count = 0
-    start_delay_in_seconds: _Count = 0
-    output_data: dict[str, Any] | None = None
+    version: _Id
 
 
-class WorkflowRunMessage(WorkflowMessage):
-    """A workflow with its tasks."""
-
-    workflow_name: str | None = None
-    workflow_version: _Count = 0
-    start_time: _Count | None = None
-    create_time: _Count | None = None
-    reason_for_incompletion: str | None = None
-    output: dict[str, Any] | None = None
-    tasks: list[StepMessage] | None = None
-
-
-class BulkMessage(_Message):
-    """What became of each entry of a list: the refused ones, by name, with the reason."""
-
-    bulk_error_results: dict[str, str]
-
-
-class _PollMessage(_Message):
-    last_poll_time: _Count
-
-
-class _LogMessage(_Message):
-    log: str
-
-
-class _TokenMessage(_Message):
+class _TokenMessage(Message):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
 
@@ -111,12 +80,9 @@ TASK = TypeAdapter(TaskMessage)
 # One task is asked for; another one would be claimed and never run.
 TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
 WORKFLOW = TypeAdapter(WorkflowMessage)
-WORKFLOW_RUN = TypeAdapter(WorkflowRunMessage)
-WORKFLOW_RUNS = TypeAdapter(list[WorkflowMessage])
-LOG = TypeAdapter(list[_LogMessage])
-POLLS = TypeAdapter(list[_PollMessage])
 SIZES = TypeAdapter(dict[str, int])
 TASKDEF = TypeAdapter(dict[str, Any])
+CONFIG = TypeAdapter(_ConfigMessage)
 _TOKEN = TypeAdapter(_TokenMessage)
 
 
@@ -154,6 +120,11 @@ class ConductorApi:
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
         self._http.close()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds Conductor's clock is ahead, by its last answer."""
+        return self._http.clock_difference
 
     def get(
         self,

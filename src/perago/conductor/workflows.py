@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from perago.conductor.api import (
-    LOG,
-    POLLS,
     TASKDEF,
-    WORKFLOW_RUN,
-    WORKFLOW_RUNS,
-    BulkMessage,
     ConductorApi,
+    Message,
     Parsed,
-    StepMessage,
+    TaskMessage,
+    WorkflowMessage,
     parsed,
     segment,
 )
@@ -29,7 +26,45 @@ from perago.retry import TRIES, UNSENT_SECONDS, retrying_times
 
 # A UUID, unless the server was given another generator of ids.
 _WORKFLOW_ID = re.compile(r"[\w-]{16,128}", re.ASCII)
-_BULK = TypeAdapter(BulkMessage)
+
+
+class _StepMessage(TaskMessage):
+    """A task, as its workflow's answer holds it."""
+
+    start_time: Annotated[int, Field(ge=0)] = 0
+    end_time: Annotated[int, Field(ge=0)] = 0
+    retried: bool = False
+    callback_after_seconds: Annotated[int, Field(ge=0)] = 0
+    start_delay_in_seconds: Annotated[int, Field(ge=0)] = 0
+    output_data: dict[str, Any] | None = None
+
+
+class _RunMessage(WorkflowMessage):
+    """A workflow with its tasks."""
+
+    workflow_name: str | None = None
+    workflow_version: Annotated[int, Field(ge=0)] = 0
+    start_time: Annotated[int, Field(ge=0)] | None = None
+    create_time: Annotated[int, Field(ge=0)] | None = None
+    reason_for_incompletion: str | None = None
+    output: dict[str, Any] | None = None
+    tasks: list[_StepMessage] | None = None
+
+
+class _BulkMessage(Message):
+    """What became of each entry of a list: the refused ones, by name, with the reason."""
+
+    bulk_error_results: dict[str, str]
+
+
+class _PollMessage(Message):
+    last_poll_time: Annotated[int, Field(ge=0)]
+
+
+_RUN = TypeAdapter(_RunMessage)
+_RUNS = TypeAdapter(list[WorkflowMessage])
+_BULK = TypeAdapter(_BulkMessage)
+_POLLS = TypeAdapter(list[_PollMessage])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +177,14 @@ class ConductorWorkflows:
         what = f"look for workflows with correlation id {correlation_id}"
         path = f"/workflow/{segment(name)}/correlated/{segment(correlation_id)}"
         query = {"includeClosed": "true", "includeTasks": "false"}
-        found = retrying_times(self._tries)(
-            self._api.get, what, path, _shallow(WORKFLOW_RUNS), query
-        )
+        found = retrying_times(self._tries)(self._api.get, what, path, _shallow(_RUNS), query)
         return [item.workflow_id for item in found or []]
 
     def read(self, workflow_id: str) -> WorkflowRun:
         """Read an instance with all attempts of its steps, in the order they were scheduled."""
         what, path = f"read workflow {workflow_id}", f"/workflow/{segment(workflow_id)}"
         query = {"includeTasks": "true"}
-        found = retrying_times(self._tries)(self._api.get, what, path, parsed(WORKFLOW_RUN), query)
+        found = retrying_times(self._tries)(self._api.get, what, path, parsed(_RUN), query)
         if found is None:
             raise NotFoundError(f"Conductor has no workflow {workflow_id}")
         if found.workflow_id != workflow_id:
@@ -168,18 +201,12 @@ class ConductorWorkflows:
             steps=tuple(_step(task) for task in found.tasks or []),
         )
 
-    def read_log(self, task_id: str) -> list[str]:
-        """Return the lines of a task's log: phases, warnings, output and why it failed."""
-        what, path = f"read the log of task {task_id}", f"/tasks/{segment(task_id)}/log"
-        found = retrying_times(self._tries)(self._api.get, what, path, _shallow(LOG))
-        return [line for entry in found or [] for line in entry.log.splitlines()]
-
     def last_poll_ms(self, task_type: str) -> int | None:
         """Return when a worker last polled for a task, in Conductor's clock; None if never."""
         what = f"read who polls for {task_type!r}"
         query = {"taskType": task_type}
         polls = retrying_times(self._tries)(
-            self._api.get, what, "/tasks/queue/polldata", _shallow(POLLS), query
+            self._api.get, what, "/tasks/queue/polldata", _shallow(_POLLS), query
         )
         return max((item.last_poll_time for item in polls or []), default=None)
 
@@ -189,7 +216,7 @@ def _shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
     return lambda body: kind.validate_python(parse_json(body))
 
 
-def _step(task: StepMessage) -> Step:
+def _step(task: _StepMessage) -> Step:
     return Step(
         reference=task.reference_task_name,
         task=task.task_def_name or task.task_type,

@@ -65,15 +65,6 @@ class RepositoryMessage(Message):
     default_branch: _Id
 
 
-class _Storage(Message):
-    blockstore_type: _Id
-    default_namespace_prefix: str | None = None
-
-
-class ConfigMessage(Message):
-    storage_config: _Storage
-
-
 class MergeMessage(Message):
     reference: _Id
 
@@ -114,6 +105,20 @@ class UserMessage(Message):
     user: _User
 
 
+class _Version(Message):
+    version: _Id
+
+
+class _Storage(Message):
+    blockstore_type: _Id
+    default_namespace_prefix: str | None = None
+
+
+class ConfigMessage(Message):
+    version_config: _Version
+    storage_config: _Storage
+
+
 class _Pagination(Message):
     has_more: bool
     next_offset: str = ""
@@ -127,11 +132,12 @@ class Page(Message, Generic[Entry]):
 COMMIT = TypeAdapter(CommitMessage)
 REF = TypeAdapter(RefMessage)
 REPOSITORY = TypeAdapter(RepositoryMessage)
-CONFIG = TypeAdapter(ConfigMessage)
 MERGE = TypeAdapter(MergeMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)
+CONFIG = TypeAdapter(ConfigMessage)
+COMMITS = TypeAdapter(Page[CommitMessage])
 REFS = TypeAdapter(Page[RefMessage])
 REPOSITORIES = TypeAdapter(Page[RepositoryMessage])
 OBJECTS = TypeAdapter(Page[ObjectMessage])
@@ -198,6 +204,11 @@ class LakeFSApi:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds LakeFS's clock is ahead, by its last answer."""
+        return self._http.clock_difference
 
     def get(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from perago.conductor.inspection import LogEntry
 from perago.conductor.workflows import ConductorWorkflows, Step, WorkflowRun
 from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.ports import Clock
@@ -33,8 +34,8 @@ class Follower:
     workflow_id: str
     tell: Tell
     clock: Clock
-    # Whether the log of each attempt that ended is told, too: its phases, output and warnings.
-    with_logs: bool = False
+    # Reads the log of an attempt that ended, which is told then: phases, output and warnings.
+    read_log: Callable[[str], list[LogEntry]] | None = None
     _seen: dict[str, str] = field(default_factory=dict)
     _waiting: dict[str, float] = field(default_factory=dict)
     _status: str = "RUNNING"
@@ -72,8 +73,8 @@ class Follower:
                 self._seen[step.task_id] = step.status
                 if step.kind not in _SILENT or step.status not in _DONE:
                     yield describe_step(step)
-                if self.with_logs and step.is_for_worker and step.ended_ms:
-                    yield from self._log(step)
+                if self.read_log is not None and step.is_for_worker and step.ended_ms:
+                    yield from self._log(self.read_log, step)
             if step.status == "SCHEDULED" and step.is_for_worker and not run.is_over:
                 yield from self._unclaimed(step)
         if run.status != self._status:
@@ -81,12 +82,12 @@ class Follower:
             if not run.is_over:
                 yield f"the workflow is {run.status}"
 
-    def _log(self, step: Step) -> Iterator[str]:
+    def _log(self, read_log: Callable[[str], list[LogEntry]], step: Step) -> Iterator[str]:
         try:
-            lines = self.workflows.read_log(step.task_id)
+            texts = [entry.text for entry in read_log(step.task_id)]
         except PeragoError as error:
-            lines = [str(error)]
-        yield from (f"  {line}" for line in lines)
+            texts = [str(error)]
+        yield from (f"  {line}" for text in texts for line in text.splitlines())
 
     def _unclaimed(self, step: Step) -> Iterator[str]:
         """Say that no worker takes a step, when that is so for a while."""

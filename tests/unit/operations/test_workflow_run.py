@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perago import errors
+from perago.conductor.inspection import LogEntry
 from perago.conductor.workflows import Step, WorkflowRun
 from perago.errors import (
     BackendUnavailableError,
@@ -153,9 +154,6 @@ class Scripted:
     def find(self, name: str, correlation_id: str) -> list[str]:
         return next(self._found, [])
 
-    def read_log(self, task_id: str) -> list[str]:
-        return [f"download of {task_id} 0.100 s objects=1", "output:", "hello"]
-
     def last_poll_ms(self, task_type: str) -> int | None:
         return self.polled
 
@@ -181,7 +179,7 @@ def run(status: str, *steps: Step, **more: Any) -> WorkflowRun:
 
 
 def follow(
-    *answers: Any, seconds: float = 100.0, polled: int | None = None, with_logs: bool = False
+    *answers: Any, seconds: float = 100.0, polled: int | None = None, read_log: Any = None
 ) -> list[str]:
     told: list[str] = []
     scripted = Scripted(*answers)
@@ -191,7 +189,7 @@ def follow(
         "w1",
         told.append,
         ManualClock(),
-        with_logs=with_logs,
+        read_log,
     )
     follower.follow(seconds)
     return told
@@ -215,7 +213,14 @@ def test_every_change_of_a_step_is_told_once() -> None:
 
 def test_the_log_of_an_attempt_is_told_at_its_end_on_request() -> None:
     done = step("COMPLETED", started_ms=1000, ended_ms=2000)
-    told = follow(run("RUNNING", step("IN_PROGRESS")), run("COMPLETED", done), with_logs=True)
+
+    def read_log(task_id: str) -> list[LogEntry]:
+        return [
+            LogEntry(f"download of {task_id} 0.100 s objects=1", None),
+            LogEntry("output:\nhello", None),
+        ]
+
+    told = follow(run("RUNNING", step("IN_PROGRESS")), run("COMPLETED", done), read_log=read_log)
     assert told == [
         *["clean: in progress", "clean: completed, 1.0 s"],
         *["  download of t1 0.100 s objects=1", "  output:", "  hello"],
