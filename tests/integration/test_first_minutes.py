@@ -89,6 +89,7 @@ class Terminal:
 
     def close(self) -> None:
         """End the shell and all that it started."""
+        assert self._shell.stdin is not None
         shell = psutil.Process(self._shell.pid)
         started = [*shell.children(recursive=True), shell]
         for process in started:
@@ -97,6 +98,7 @@ class Terminal:
         for process in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        self._shell.stdin.close()
         self._shell.wait()
 
 
@@ -120,40 +122,47 @@ def terminal(endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
-@pytest.mark.servers
-def test_the_commands_lead_to_a_commit_and_later_runs_start_from_it(
-    terminal: Terminal, connection: LakeFSConnection
-) -> None:
-    """All but `dev up`, on the run's own servers; then what goes wrong, and the way out."""
+def give_all(terminal: Terminal) -> None:
+    """Give all commands but `dev up`."""
     for command in commands():
         if "perago dev up" not in command:
             assert terminal.give(command) == 0, terminal.text()
+
+
+@pytest.mark.servers
+def test_the_commands_lead_to_a_commit(terminal: Terminal, connection: LakeFSConnection) -> None:
+    give_all(terminal)
     project = terminal.folder / "shop"
     assert (project / "result" / "sales" / "totals.csv").read_text() == RESULT
-    client = connect(connection)
-    made = commits(client, "shop")
+    made = commits(connect(connection), "shop")
     names = [commit.metadata.get("perago.reference_name") for commit in made[:3]]
     assert names == ["totals", "clean", None]
     text = terminal.text()
     assert re.search(rf"COMPLETED in [\d.]+ s: shop@main at {made[0].id}", text), text
     assert 'totals: {"days": 3, "amount": 192.25}' in text
 
+
+@pytest.mark.servers
+@pytest.mark.slow
+def test_a_failure_and_an_interrupted_run_have_a_way_out(
+    terminal: Terminal, connection: LakeFSConnection
+) -> None:
+    terminal.give("perago init late-shop && cd late-shop")
+    terminal.give("perago workspace put data late-shop --create -m orders")
+    terminal.give("perago start pipeline --register 2> worker.log &")
+
     # A step whose guardrail fails: the exit code and the reason say so, and nothing is published.
-    assert terminal.give("perago workspace put data shop@bad --create -m x") == 0
-    terminal.give("mkdir none && perago workspace put none shop@bad -m 'no orders' --delete")
-    run = "perago workflow run workflow.json --repository shop --branch bad -v"
-    assert terminal.give(run) == 1, terminal.text()
+    terminal.give("mkdir none && perago workspace put data late-shop@bad --create -m orders")
+    terminal.give("perago workspace put none late-shop@bad -m 'no orders' --delete")
+    run = "perago workflow run workflow.json --repository late-shop"
+    assert terminal.give(f"{run} --branch bad -v") == 1, terminal.text()
     assert "PRG-211, try: " in terminal.text()
     assert re.search(r"^  pre_guardrails [\d.]+ s", terminal.text(), re.MULTILINE)
 
     # Without a worker, Ctrl-C leaves the workflow running; a worker that comes back completes it.
     assert terminal.give("kill %1; wait %1; true") == 0
-    (project / "data" / "sales" / "orders" / "more.csv").write_text(
-        "id,day,shop,amount\n8,2026-03-04,north,11\n"
-    )
-    assert terminal.give("perago workspace put data shop -m 'more orders'") == 0
-    terminal.give("perago workflow run workflow.json --repository shop --register 2> run.txt &")
-    told = project / "run.txt"
+    terminal.give(f"{run} --register 2> run.txt &")
+    told = terminal.folder / "late-shop" / "run.txt"
     until(lambda: "no worker has taken it" in told.read_text(), "the step to be waited for")
     assert "perago start MODULE" in told.read_text()
     assert terminal.give("kill -INT %1; wait %1") == 130, told.read_text()
@@ -161,7 +170,8 @@ def test_the_commands_lead_to_a_commit_and_later_runs_start_from_it(
     assert last.startswith("the workflow goes on without this command; follow it again: ")
     terminal.give("perago start pipeline 2> worker.log &")
     assert terminal.give(last.partition("`")[2].removesuffix("`")) == 0, terminal.text()
-    assert [commit.message for commit in commits(client, "shop")][2] == "more orders"
+    made = commits(connect(connection), "late-shop")
+    assert [commit.message for commit in made][2] == "orders"
     assert terminal.give("kill %1; wait %1; true") == 0
 
 

@@ -109,14 +109,8 @@ class _Version(Message):
     version: _Id
 
 
-class _Storage(Message):
-    blockstore_type: _Id
-    default_namespace_prefix: str | None = None
-
-
 class ConfigMessage(Message):
     version_config: _Version
-    storage_config: _Storage
 
 
 class _Pagination(Message):

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import StringConstraints, TypeAdapter
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
 from perago.lakefs.api import (
     COMMIT,
-    CONFIG,
     REFS,
     REPOSITORIES,
     REPOSITORY,
     LakeFSApi,
+    Message,
     at_path,
     commit_id,
     parsed,
 )
 from perago.retry import TRIES, retrying_times
+
+
+class _Storage(Message):
+    blockstore_type: Annotated[str, StringConstraints(min_length=1)]
+    default_namespace_prefix: str | None = None
+
+
+class _StorageMessage(Message):
+    """The part of the server's configuration that says where it keeps objects."""
+
+    storage_config: _Storage
+
+
+_STORAGE = TypeAdapter(_StorageMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class LakeFSRepositories:
     def block_store(self) -> BlockStore:
         """Read where the server keeps objects."""
         what = "read the server's configuration"
-        found = self._api.get(what, "/config", parsed(CONFIG), retrier=self._retrier())
+        found = self._api.get(what, "/config", parsed(_STORAGE), retrier=self._retrier())
         storage = found.storage_config
         return BlockStore(storage.blockstore_type, storage.default_namespace_prefix or None)
 

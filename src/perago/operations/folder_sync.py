@@ -6,7 +6,6 @@ Both ways add and change; only ``delete`` also removes what the other side does 
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +35,6 @@ from perago.transfer.removal import remove_tree
 from perago.transfer.scan import LocalTree, scan
 
 _MERGE_SECONDS = 60.0
-_MD5 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _EMPTY = LocalTree({}, frozenset())
 
 
@@ -96,27 +94,26 @@ def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> C
     resized = {path for path in both if tree.files[path].size != projection.files[path].size}
     equal_size = [path for path in both if path not in resized]
     ours = hash_partition(folder, equal_size)
-    theirs = _hashes(store, source, {path: projection.files[path] for path in equal_size}, threads)
-    edited = {path for path in equal_size if ours[path] != theirs[path]}
+    # Equal checksums are equal contents; others may be tokens of objects that were sent in parts.
+    doubtful = [path for path in equal_size if ours[path] != projection.files[path].checksum]
+    theirs = _hashes(store, source, [projection.files[path] for path in doubtful], threads)
+    edited = {path for path in doubtful if ours[path] != theirs[projection.files[path].key]}
     return Compared(tree, projection, frozenset(resized | edited))
 
 
 def _hashes(
-    store: ObjectStore, source: Source, objects: dict[str, RemoteObject], threads: int
+    store: ObjectStore, source: Source, objects: Sequence[RemoteObject], threads: int
 ) -> dict[str, str]:
-    """Return the MD5 of objects; one that was written in parts has to be read for it."""
-    hashes = {
-        path: item.checksum for path, item in objects.items() if _MD5.fullmatch(item.checksum)
-    }
+    """Read objects and return the MD5 of each, by key."""
+    hashes: dict[str, str] = {}
 
-    def read(path: str) -> None:
-        digest, item = hashlib.md5(usedforsecurity=False), objects[path]
+    def read(item: RemoteObject) -> None:
+        digest = hashlib.md5(usedforsecurity=False)
         for piece in store.read(source.repository, source.ref, item.key, item.size):
             digest.update(piece)
-        hashes[path] = digest.hexdigest()
+        hashes[item.key] = digest.hexdigest()
 
-    opaque = [path for path in objects if path not in hashes]
-    run_over(opaque, read, min(threads, len(opaque)))
+    run_over(objects, read, min(threads, len(objects)))
     return hashes
 
 
