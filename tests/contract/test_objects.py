@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
@@ -20,6 +22,12 @@ def test_a_listing_has_size_content_type_and_metadata(lake: LakeUnderTest) -> No
         RemoteObject("typed", 1, "text/csv"),
         RemoteObject("with", 0, "text/plain", {"key": "value", "b": "2"}),
     ]
+
+
+def test_a_listing_has_the_md5_of_a_small_object(lake: LakeUnderTest) -> None:
+    lake.put("main", "plain", b"12345")
+    (listed,) = lake.objects.list(lake.repository, "main", "")
+    assert listed.checksum == hashlib.md5(b"12345").hexdigest()  # noqa: S324  not for security
 
 
 def test_a_prefix_is_no_path_boundary_to_a_listing_but_to_a_projection(

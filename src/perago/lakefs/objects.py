@@ -199,6 +199,7 @@ def _as_object(item: ObjectMessage) -> RemoteObject:
         size=item.size_bytes or 0,
         content_type=item.content_type or DEFAULT_CONTENT_TYPE,
         metadata=item.metadata or {},
+        checksum=item.checksum or "",
     )
 
 

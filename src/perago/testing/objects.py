@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -35,7 +36,7 @@ class InMemoryObjects:
             with self._lock:
                 visible = self._repository(repository).visible(ref)
             return [
-                RemoteObject(key, len(item.content), item.content_type, dict(item.metadata))
+                _listed(key, item)
                 for key, item in sorted(visible.items(), key=lambda pair: pair[0].encode())
                 if key.startswith(prefix)
             ]
@@ -117,6 +118,12 @@ class InMemoryObjects:
                     repo.branches[branch].uncommitted[key] = None
 
         self._faults.run("objects.delete", do)
+
+
+def _listed(key: str, item: StoredObject) -> RemoteObject:
+    checksum = hashlib.md5(item.content, usedforsecurity=False).hexdigest()
+    size, metadata = len(item.content), dict(item.metadata)
+    return RemoteObject(key, size, item.content_type, metadata, checksum)
 
 
 def _diff(before: Tree, after: Tree) -> list[Change]:

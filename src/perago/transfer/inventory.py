@@ -22,6 +22,8 @@ class RemoteObject:
     size: int
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: dict[str, str] = field(default_factory=dict)
+    # The MD5 of the content, or a token for what was written in parts, which may look like one.
+    checksum: str = field(default="", compare=False)
 
 
 class ObjectStore(Protocol):
