@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ def build_job(definition: TaskDefinition) -> Job:
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
         code_fingerprint=_fingerprint(definition.function),
-        perago_version=version("perago-spark"),
+        perago_version=_version(),
     )
 
 
@@ -66,6 +66,14 @@ def build_context(
         _ask=ask,
         _tell=tell,
     )
+
+
+def _version() -> str | None:
+    """The version of Perago; None where it runs from its source, without being installed."""
+    try:
+        return version("perago-spark")
+    except PackageNotFoundError:
+        return None
 
 
 def _fingerprint(function: Callable[..., Any]) -> str | None:
