@@ -56,7 +56,7 @@ def _publish(
         with phases("stage") as details:
             details.update(changes.summary())
             licence.create()
-            directory.stage(changes, licence.branch)
+            details.update(directory.stage(changes, licence.branch))
             staged = steps.commit(licence.branch, record)
         with phases("second_fence"):
             lease = steps.fence.check()

@@ -141,8 +141,8 @@ class AttemptDirectory(Protocol):
         """Compare the data folder with what was fetched."""
         ...
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
-        """Delete and upload on the staging branch."""
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
+        """Delete and upload on the staging branch; counts beside those of the changes."""
         ...
 
 

@@ -57,7 +57,7 @@ class InMemoryDirectory:
         }
         return DictChanges(writes, tuple(sorted(set(before) - set(self.files))))
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
         if not isinstance(changes, DictChanges):
             raise TypeError(f"not the changes of this workspace: {type(changes).__name__}")
         objects = self._lake.objects
@@ -67,6 +67,7 @@ class InMemoryDirectory:
         for path, body in changes.writes.items():
             item = StoredObject(body)
             objects.put(staging.repository, staging.branch, self._prefix + path, item)
+        return {}
 
 
 class InMemoryWorkspaces:

@@ -60,11 +60,11 @@ class LocalWorkspace:
         fetched, body_started_ns = self._fetched
         return fetched.changes(body_started_ns)
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
         if not isinstance(changes, Plan):
             raise TypeError(f"not a plan of this workspace: {type(changes).__name__}")
         self._directory.assert_ours()
-        self._engine.stage(changes, staging, self.data)
+        return self._engine.stage(changes, staging, self.data)
 
 
 @dataclass(frozen=True, slots=True)
