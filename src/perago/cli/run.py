@@ -152,7 +152,9 @@ def _check_options(
 
 
 def _show_phase(event: PhaseEvent) -> None:
-    """One line for each phase that ended."""
+    """One line for each phase that ended, and for each warning of a guardrail."""
+    if event.action == "guardrail_warned":
+        output.note(f"{event.phase}: warning: {event.details['message']}")
     if event.action not in {"phase_ended", "phase_failed"}:
         return
     details = " ".join(f"{name}={value}" for name, value in event.details.items())

@@ -119,7 +119,7 @@ def _run_in_folder(
     with phases("validate"):
         checked = validate_params(job, params)
     with phases("pre_guardrails"):
-        check_guardrails(spec.check_pre, folder, PreGuardrailViolation)
+        check_guardrails(spec.check_pre, folder, PreGuardrailViolation, phases)
     with phases("body"):
         value = call_body(lambda: job.body(folder, checked))
     with phases("check_result"):
@@ -127,7 +127,7 @@ def _run_in_folder(
         payload = {"workspace": str(folder), "result": executed.result_payload}
         output = checked_output(ports, payload)
     with phases("post_guardrails"):
-        check_guardrails(spec.check_post, folder, PostGuardrailViolation)
+        check_guardrails(spec.check_post, folder, PostGuardrailViolation, phases)
     if not spec.read_only:
         with phases("check_files"):
             _refuse_unpublishable(folder, spec.prefix)

@@ -22,7 +22,13 @@ class PhaseEvent:
 
 # What an operator should see: logged as warnings, and kept in the task log.
 WARNINGS = frozenset(
-    {"publication_replaced", "licence_withdrawn", "reply_lost", "staging_cleanup_failed"}
+    {
+        "guardrail_warned",
+        "publication_replaced",
+        "licence_withdrawn",
+        "reply_lost",
+        "staging_cleanup_failed",
+    }
 )
 
 EventSink = Callable[[PhaseEvent], None]

@@ -11,7 +11,8 @@ from typing import Any
 from perago.errors import PostGuardrailViolation, PreGuardrailViolation
 from perago.protocol.ports import AttemptDirectory
 from perago.protocol.publish import Published
-from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
+from perago.protocol.record import Record
+from perago.protocol.steps import Pinned, Steps, call_body, check_guardrails, check_result
 
 
 def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
@@ -25,22 +26,27 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         with phases("download") as details:
             details.update(directory.fetch(pinned.workspace, spec.prefix))
         with phases("pre_guardrails"):
-            check_guardrails(spec.check_pre, directory.data, PreGuardrailViolation)
+            warnings = check_guardrails(
+                spec.check_pre, directory.data, PreGuardrailViolation, phases
+            )
         with phases("body"):
             value = call_body(lambda: job.body(directory.data, pinned.params))
         with phases("check_result"):
             executed = check_result(job, value)
             output = steps.output(pinned, executed, pinned.workspace.ref)
         with phases("post_guardrails"):
-            check_guardrails(spec.check_post, directory.data, PostGuardrailViolation)
+            warnings += check_guardrails(
+                spec.check_post, directory.data, PostGuardrailViolation, phases
+            )
         if spec.read_only:
             return output
-        published = _publish(steps, pinned, executed, directory)
+        record = steps.record(pinned, executed, warnings)
+        published = _publish(steps, pinned, record, directory)
     return steps.output(pinned, executed, published.ref)
 
 
 def _publish(
-    steps: Steps, pinned: Pinned, executed: Executed, directory: AttemptDirectory
+    steps: Steps, pinned: Pinned, record: Record, directory: AttemptDirectory
 ) -> Published:
     """The writable path: fence, stage, fence, publish."""
     phases = steps.phases
@@ -49,7 +55,6 @@ def _publish(
     with phases("diff") as details:
         changes = directory.changes()
         details.update(changes.summary())
-    record = steps.record(pinned, executed)
     with steps.licence(pinned) as licence:
         if not changes:
             return steps.publish(pinned, licence, None, record, lease)

@@ -12,6 +12,7 @@ from perago.protocol.events import EventSink
 from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
 
 Replacement = Literal["provenance", "head-state", "off"]
+Check = Callable[[Any, Callable[[str], None]], None]
 
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
 # A merge whose HEAD is the merge base takes milliseconds; LakeFS retries its write up to ten times.
@@ -26,13 +27,14 @@ _SMALL_REQUESTS_SECONDS = 120.0
 class WorkspaceUse:
     """How a task uses its workspace. The checks raise ``GuardrailViolation``.
 
-    They get what the body gets: a folder (``Path``) or a Spark workspace.
+    They get what the body gets, a folder (``Path``) or a Spark workspace, and a function that
+    takes each warning.
     """
 
     prefix: str
     read_only: bool
-    check_pre: Callable[[Any], None]
-    check_post: Callable[[Any], None]
+    check_pre: Check
+    check_post: Check
     kind: Literal["file", "spark"] = "file"
 
 

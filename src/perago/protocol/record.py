@@ -10,14 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perago.protocol.identity import Attempt, Execution, LogicalTask
 from perago.protocol.workspace import Commit
+from perago.text import shorten_line
 
 EXPECTED_HEAD = "perago.expected_head"
 _PREFIX = "perago."
+_MOST_WARNINGS = 10
+_LONGEST_WARNING = 300
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -36,10 +40,18 @@ class Record:
     ref: str
     params_hash: str
     result: str | None = None
+    # The warnings of guardrails, as a JSON list of bounded texts.
+    warnings: str | None = None
 
     @classmethod
     def of(
-        cls, execution: Execution, *, ref: str, params: dict[str, Any], result: str | None = None
+        cls,
+        execution: Execution,
+        *,
+        ref: str,
+        params: dict[str, Any],
+        result: str | None = None,
+        warnings: Sequence[str] = (),
     ) -> Record:
         attempt = execution.attempt
         return cls(
@@ -54,7 +66,12 @@ class Record:
             ref=ref,
             params_hash=hash_params(params),
             result=result,
+            warnings=_write_warnings(warnings),
         )
+
+    def with_warnings(self, warnings: Sequence[str]) -> Record:
+        """This record with other warnings."""
+        return replace(self, warnings=_write_warnings(warnings))
 
     @property
     def logical(self) -> LogicalTask:
@@ -97,9 +114,20 @@ def read_record(commit: Commit) -> Record | None:
             ref=raw["ref"],
             params_hash=raw["params_hash"],
             result=raw.get("result"),
+            warnings=raw.get("warnings"),
         )
     except (KeyError, ValueError):
         return None
+
+
+def _write_warnings(warnings: Sequence[str]) -> str | None:
+    """Write the first warnings as JSON; metadata is part of every listing of commits."""
+    if not warnings:
+        return None
+    shown = [shorten_line(text, _LONGEST_WARNING) for text in warnings[:_MOST_WARNINGS]]
+    if len(warnings) > _MOST_WARNINGS:
+        shown.append(f"… and {len(warnings) - _MOST_WARNINGS} more")
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _read_number(text: str) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -34,7 +33,7 @@ from perago.protocol.fences import (
     build_workspace_publication_plan,
 )
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.job import Check, Job, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.json_value import encode_json
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
@@ -166,7 +165,7 @@ class Steps:
             details["commit"] = head.id
             return self.output(pinned, check_result(self.job, result), head.id)
 
-    def record(self, pinned: Pinned, executed: Executed) -> Record:
+    def record(self, pinned: Pinned, executed: Executed, warnings: Sequence[str]) -> Record:
         """What the commits of this execution will say about it."""
         recorded = None
         if self.job.recovery == "adopt":
@@ -175,7 +174,11 @@ class Steps:
             if why_not:
                 self.phases.report("result_not_recorded", reason=why_not)
         return Record.of(
-            self.execution, ref=pinned.workspace.ref, params=pinned.raw_params, result=recorded
+            self.execution,
+            ref=pinned.workspace.ref,
+            params=pinned.raw_params,
+            result=recorded,
+            warnings=warnings,
         )
 
     @contextmanager
@@ -303,13 +306,23 @@ def _shown(code: object) -> str:
 
 
 def check_guardrails(
-    check: Callable[[Path], None], data: Path, violation: type[GuardrailViolation]
-) -> None:
-    """Only a violation is a guardrail failure; anything else a guardrail raises is a failure."""
+    check: Check, data: Any, violation: type[GuardrailViolation], phases: Phases
+) -> list[str]:
+    """Run guardrails, report each warning, and return the warnings.
+
+    Only a violation is a guardrail failure; anything else a guardrail raises is a failure.
+    """
+    warnings: list[str] = []
+
+    def warn(text: str) -> None:
+        warnings.append(describe(text))
+        phases.report("guardrail_warned", message=warnings[-1])
+
     try:
-        call_body(lambda: check(data), "guardrail")
+        call_body(lambda: check(data, warn), "guardrail")
     except GuardrailViolation as error:
         raise violation(describe(error)) from error
+    return warnings
 
 
 def check_result(job: Job, value: Any) -> Executed:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perago.tasks.guardrails import DataGuardrail, Guardrail, guardrail_problem
+from perago.tasks.data import DataGuardrail, RequireSchema
+from perago.tasks.ddl import parse_columns
+from perago.tasks.guardrails import Guardrail, guardrail_problem
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -44,16 +46,27 @@ class WorkspaceSpec:
             yield from _guardrail_problems(side, getattr(self, side))
 
     def file_problems(self) -> Iterator[str]:
-        """Yield the problems of this spec on a file task, which has no Spark session."""
+        """Yield the problems of this spec on a file task, which reads data without Spark."""
         for side in ("pre", "post"):
             guardrails = getattr(self, side)
             for guardrail in guardrails if isinstance(guardrails, Sequence) else ():
-                if isinstance(guardrail, DataGuardrail):
-                    yield (
-                        f"WorkspaceSpec.{side}: {guardrail!r} reads data with Spark, and this is "
-                        "a file task: write (workspace: SparkWorkspace, …), or check the files in "
-                        "a function"
-                    )
+                if isinstance(guardrail, DataGuardrail) and (problem := _file_problem(guardrail)):
+                    yield f"WorkspaceSpec.{side}: {problem}"
+
+
+def _file_problem(guardrail: DataGuardrail) -> str | None:
+    from perago.tasks.file_table import file_table_problem  # most tasks do not need SQLite
+
+    if guardrail.problem():
+        return None  # which is reported for every kind of task
+    if problem := file_table_problem(guardrail.table):
+        return problem
+    if isinstance(guardrail, RequireSchema):
+        try:
+            parse_columns(guardrail.schema)
+        except ValueError as error:
+            return f"{guardrail.path!r}: the schema cannot be read: {error}"
+    return None
 
 
 def _prefix_problems(prefix: object) -> Iterator[str]:

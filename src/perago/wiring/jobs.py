@@ -13,7 +13,7 @@ from perago.protocol.job import (
     WorkspaceUse,
 )
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.tasks.guardrails import Guardrail, Warn, check_folder, check_spark
 
 
 def build_job(definition: TaskDefinition) -> Job:
@@ -40,7 +40,7 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
     if spec is None:
         return None
     kind: Literal["file", "spark"] = "spark" if definition.kind == "spark" else "file"
-    check: Callable[[Sequence[Guardrail], Any], None] = (
+    check: Callable[[Sequence[Guardrail], Any, Warn], None] = (
         check_spark if kind == "spark" else check_folder
     )
     return WorkspaceUse(

@@ -18,6 +18,7 @@ from perago.protocol.outcome import Completed, Failed
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
 from perago.tasks.guardrails import Guardrail, check_spark
+from support.definitions import no_warning
 from support.real_world import Servers
 from support.spark_world import ALSO_ON_A_CLUSTER, EVENTS, RealSparkWorld, Rows, clean
 
@@ -77,7 +78,7 @@ def workspace(
 def test_a_guardrail_that_holds_says_nothing(
     workspace: SparkWorkspace, guardrail: Guardrail
 ) -> None:
-    check_spark([guardrail], workspace)
+    check_spark([guardrail], workspace, no_warning)
 
 
 @pytest.mark.parametrize(("guardrail", "text"), BROKEN, ids=lambda it: str(it)[:60])
@@ -85,13 +86,13 @@ def test_a_guardrail_that_is_broken_says_what_it_found(
     workspace: SparkWorkspace, guardrail: Guardrail, text: str
 ) -> None:
     with pytest.raises(GuardrailViolation) as caught:
-        check_spark([guardrail], workspace)
+        check_spark([guardrail], workspace, no_warning)
     assert text in str(caught.value)
 
 
 def test_no_value_of_a_row_is_in_a_message_unless_asked_for(workspace: SparkWorkspace) -> None:
     with pytest.raises(GuardrailViolation) as caught:
-        check_spark([require_unique("raw", "user")], workspace)
+        check_spark([require_unique("raw", "user")], workspace, no_warning)
     assert str(caught.value) == "raw is not unique in 'user'"
 
 
