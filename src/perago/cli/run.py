@@ -142,6 +142,10 @@ def _check_options(
             f"task {definition.name!r} is a Spark task, which reads and writes LakeFS: "
             "give --repository R and --branch B"
         )
+    if workspace is not None and definition.workspace.inputs:
+        raise typer.BadParameter(
+            f"task {definition.name!r} has inputs from LakeFS: give --repository R and --branch B"
+        )
     if (workspace is not None) == remote:
         raise typer.BadParameter(
             f"task {definition.name!r} needs a workspace: give either --workspace DIR, "

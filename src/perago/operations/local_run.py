@@ -13,6 +13,7 @@ from typing import Any
 from perago.errors import (
     BackendError,
     BackendUnavailableError,
+    InputError,
     PostGuardrailViolation,
     PreGuardrailViolation,
 )
@@ -144,6 +145,11 @@ def _refuse_unpublishable(folder: Path, prefix: str) -> None:
     )
 
 
+def _at_head(lake: Lake, repository: str, branch: str) -> dict[str, str]:
+    ref = lake.get_head(repository, branch).id
+    return {"repository": repository, "branch": branch, "ref_type": "commit", "ref": ref}
+
+
 def _started(runtime: SparkRuntime) -> str:
     remote = runtime.remote(lambda: False)
     if remote is None:
@@ -184,19 +190,27 @@ class Transaction:
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
             lake = ports.storage.lake
-            head = lake.get_head(self.repository, self.branch)
-            workspace = {
-                "repository": self.repository,
-                "branch": self.branch,
-                "ref_type": "commit",
-                "ref": head.id,
-            }
-            payload = {"workspace": workspace, "params": params}
+            payload = {"workspace": _at_head(lake, self.repository, self.branch), "params": params}
+            if inputs := self._inputs(lake):
+                payload["inputs"] = inputs
             try:
                 return run_attempt(build_job(self.definition), execution, payload, ports)
             except BaseException:
                 self._clean_up(execution, lake, complain)
                 raise
+
+    def _inputs(self, lake: Lake) -> dict[str, Any]:
+        """The inputs of the task, each where its branch is now."""
+        spec = self.definition.workspace
+        found: dict[str, Any] = {}
+        for name, given in (spec.inputs if spec else {}).items():
+            if given.repository is None:
+                raise InputError(
+                    f"a local run cannot know the repository of the input {name!r}",
+                    hint=f"Name it: inputs={{{name!r}: InputSpec(repository=…)}}.",
+                )
+            found[name] = _at_head(lake, given.repository, given.branch)
+        return found
 
     @contextmanager
     def _spark(self, execution: Execution) -> Iterator[SparkAccess]:

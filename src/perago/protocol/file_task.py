@@ -6,6 +6,8 @@ Each step takes what the step before produced: ``Pinned`` → ``Executed`` → `
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from perago.errors import PostGuardrailViolation, PreGuardrailViolation
@@ -24,13 +26,14 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         return adopted
     with steps.storage.workspaces.open(steps.execution) as directory:
         with phases("download") as details:
-            details.update(directory.fetch(pinned.workspace, spec.prefix))
+            inputs = _download(directory, pinned, spec.prefix, details)
         with phases("pre_guardrails"):
             warnings = check_guardrails(
                 spec.check_pre, directory.data, PreGuardrailViolation, phases
             )
         with phases("body"):
-            value = call_body(lambda: job.body(directory.data, pinned.params))
+            arguments = (directory.data, pinned.params, *([inputs] if inputs else []))
+            value = call_body(lambda: job.body(*arguments))
         with phases("check_result"):
             executed = check_result(job, value)
             output = steps.output(pinned, executed, pinned.workspace.ref)
@@ -43,6 +46,19 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         record = steps.record(pinned, executed, warnings)
         published = _publish(steps, pinned, record, directory)
     return steps.output(pinned, executed, published.ref)
+
+
+def _download(
+    directory: AttemptDirectory, pinned: Pinned, prefix: str, details: dict[str, Any]
+) -> dict[str, Path]:
+    """Fetch the workspace and the inputs; the folders of the inputs, by name."""
+    counts = Counter(directory.fetch(pinned.workspace, prefix))
+    folders: dict[str, Path] = {}
+    for name, given in pinned.inputs.items():
+        folders[name], moved = directory.fetch_input(name, given)
+        counts.update(moved)
+    details.update(counts)
+    return folders
 
 
 def _publish(

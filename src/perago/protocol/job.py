@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from perago.errors import InputError
 from perago.protocol.events import EventSink
 from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
+from perago.protocol.workspace import NamedInput, WorkspaceInput
 
 Replacement = Literal["provenance", "head-state", "off"]
 Check = Callable[[Any, Callable[[str], None]], None]
@@ -21,6 +23,23 @@ RELOCATE_TIMEOUT_SECONDS = 30.0
 # The small requests of publishing, each with a time limit of its own: reads, tags, the fence, the
 # withdrawal of licences, the read-back; and the removal of the directory.
 _SMALL_REQUESTS_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class InputUse:
+    """Which folder of a read-only input a task gets, and where the input must be, if anywhere."""
+
+    prefix: str
+    repository: str | None = None
+
+    def at(self, workspace: WorkspaceInput, where: str) -> NamedInput:
+        """The input at the commit that the payload names; raises ``InputError``."""
+        if self.repository is not None and workspace.repository != self.repository:
+            raise InputError(
+                f"{where}: the task reads repository {self.repository!r}, "
+                f"not {workspace.repository!r}"
+            )
+        return NamedInput(workspace, self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,7 @@ class WorkspaceUse:
     check_pre: Check
     check_post: Check
     kind: Literal["file", "spark"] = "file"
+    inputs: Mapping[str, InputUse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perago.protocol.identity import Attempt, Execution, LogicalTask
-from perago.protocol.workspace import Commit
+from perago.protocol.workspace import Commit, NamedInput, write_inputs
 from perago.text import shorten_line
 
 EXPECTED_HEAD = "perago.expected_head"
@@ -42,6 +42,8 @@ class Record:
     result: str | None = None
     # The warnings of guardrails, as a JSON list of bounded texts.
     warnings: str | None = None
+    # At which commits the read-only inputs were, as JSON.
+    inputs: str | None = None
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class Record:
         params: dict[str, Any],
         result: str | None = None,
         warnings: Sequence[str] = (),
+        inputs: Mapping[str, NamedInput] | None = None,
     ) -> Record:
         attempt = execution.attempt
         return cls(
@@ -67,6 +70,7 @@ class Record:
             params_hash=hash_params(params),
             result=result,
             warnings=_write_warnings(warnings),
+            inputs=write_inputs(inputs or {}),
         )
 
     def with_warnings(self, warnings: Sequence[str]) -> Record:
@@ -115,6 +119,7 @@ def read_record(commit: Commit) -> Record | None:
             params_hash=raw["params_hash"],
             result=raw.get("result"),
             warnings=raw.get("warnings"),
+            inputs=raw.get("inputs"),
         )
     except (KeyError, ValueError):
         return None

@@ -41,7 +41,9 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     ports = _spark_ports(steps)
     with ExitStack() as closing:
         with phases("session"):
-            opening = ports.executions.open(steps.execution, pinned.workspace, spec.prefix)
+            opening = ports.executions.open(
+                steps.execution, pinned.workspace, spec.prefix, pinned.inputs
+            )
             spark = closing.enter_context(opening)
         with phases("pre_guardrails"):
             view = spark.workspace(pinned.workspace.ref)

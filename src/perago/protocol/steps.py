@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -41,6 +41,7 @@ from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import (
+    NamedInput,
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
@@ -60,6 +61,7 @@ class Pinned:
     workspace: WorkspaceInput
     params: BaseModel
     raw_params: dict[str, Any]
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +101,18 @@ class Steps:
 
     def pin(self, payload: dict[str, Any]) -> Pinned:
         """Check the input, and that what it names is there."""
-        given = parse_input(payload, with_workspace=True)
+        given = parse_input(payload, with_workspace=True, inputs=self.spec.inputs.keys())
         assert given.workspace is not None  # noqa: S101  narrows the type; parse_input checked
         space, lake = given.workspace, self.storage.lake
-        assert_allowed(space, self.ports.policy.allowed_workspaces)
+        for where, place in given.places():
+            assert_allowed(place, self.ports.policy.allowed_workspaces, where)
+        inputs = {
+            name: self.spec.inputs[name].at(place, f"inputs.{name}")
+            for name, place in given.inputs.items()
+        }
         params = validate_params(self.job, given.params)
-        try:
-            lake.get_commit(space.repository, space.ref)
-        except NotFoundError as error:
-            raise InputError(
-                f"workspace: no commit {space.ref} in repository {space.repository!r}"
-            ) from error
+        for where, place in given.places():
+            self._assert_exists(place, where)
         if not self.spec.read_only:
             self._look_at_target(space)
         hard = self.ports.policy.publish_fence == "hard" and not self.spec.read_only
@@ -119,7 +122,15 @@ class Steps:
                 hint=f"Run `perago fence install {space.repository}`, then start a new "
                 "workflow from the branch's HEAD.",
             )
-        return Pinned(space, params, given.params)
+        return Pinned(space, params, given.params, inputs)
+
+    def _assert_exists(self, space: WorkspaceInput, where: str) -> None:
+        try:
+            self.storage.lake.get_commit(space.repository, space.ref)
+        except NotFoundError as error:
+            raise InputError(
+                f"{where}: no commit {space.ref} in repository {space.repository!r}"
+            ) from error
 
     def _look_at_target(self, space: WorkspaceInput) -> None:
         """Fail before any work is done where the publish fence could not let it pass.
@@ -149,6 +160,7 @@ class Steps:
                 attempt=self.execution.attempt,
                 workspace=pinned.workspace,
                 params=pinned.raw_params,
+                inputs=pinned.inputs,
                 result_model=self.job.result_model,
             )
             details["adopted"] = found is not None
@@ -179,6 +191,7 @@ class Steps:
             params=pinned.raw_params,
             result=recorded,
             warnings=warnings,
+            inputs=pinned.inputs,
         )
 
     @contextmanager

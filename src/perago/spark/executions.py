@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
-from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session
 from perago.tasks.spark import SparkWorkspace
@@ -29,13 +29,18 @@ class ConnectExecution:
     store: ObjectStore
     repository: str
     prefix: str
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
         return SparkWorkspace(
             self.session,
-            self._uri(ref),
-            self._uri(staging.branch) if staging else None,
+            _uri(self.repository, ref, self.prefix),
+            _uri(self.repository, staging.branch, self.prefix) if staging else None,
             list_paths=lambda: self._paths(ref),
+            sources={
+                name: _uri(it.workspace.repository, it.workspace.ref, it.prefix)
+                for name, it in self.inputs.items()
+            },
         )
 
     def end_operations(self) -> int:
@@ -50,8 +55,9 @@ class ConnectExecution:
         listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))
         return list(project(listing, self.prefix).files)
 
-    def _uri(self, ref: str) -> str:
-        return f"s3a://{self.repository}/{ref}/{listing_prefix(self.prefix)}".rstrip("/")
+
+def _uri(repository: str, ref: str, prefix: str) -> str:
+    return f"s3a://{repository}/{ref}/{listing_prefix(prefix)}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,15 @@ class ConnectExecutions:
 
     @contextmanager
     def open(
-        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+        self,
+        execution: Execution,
+        workspace: WorkspaceInput,
+        prefix: str,
+        inputs: Mapping[str, NamedInput],
     ) -> Iterator[ConnectExecution]:
         with translated("open a session"):
             session = self.open_session(execution.id)
-        opened = ConnectExecution(session, self.store, workspace.repository, prefix)
+        opened = ConnectExecution(session, self.store, workspace.repository, prefix, inputs)
         try:
             yield opened
         finally:

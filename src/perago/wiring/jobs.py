@@ -9,6 +9,7 @@ from typing import Any, Literal
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
+    InputUse,
     Job,
     WorkspaceUse,
 )
@@ -49,4 +50,7 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        inputs={
+            name: InputUse(it.normal_prefix, it.repository) for name, it in spec.inputs.items()
+        },
     )

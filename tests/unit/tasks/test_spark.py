@@ -33,6 +33,19 @@ def test_paths_are_below_the_input_commit_and_the_output_branch() -> None:
     assert space.output("clean") == f"{OUT}/clean"
 
 
+def test_a_path_in_an_input_is_below_its_commit() -> None:
+    space = workspace(sources={"dims": "s3a://dims/4567/tables", "all": "s3a://all/89"})
+    assert space.input("shops", source="dims") == "s3a://dims/4567/tables/shops"
+    assert space.input(source="all") == "s3a://all/89"
+    with pytest.raises(ValueError, match="write a relative path"):
+        space.input("../x", source="dims")
+    with pytest.raises(ValueError, match=r"there is no input 'dim': .* has 'dims', 'all'"):
+        space.input("x", source="dim")
+    space.read("shops", source="dims", format="csv")
+    loaded = [str(it.args[0]) for it in space.spark.read.load.mock_calls]
+    assert loaded == ["s3a://dims/4567/tables/shops"]
+
+
 @pytest.mark.parametrize(
     "path",
     [
