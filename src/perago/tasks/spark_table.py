@@ -33,12 +33,10 @@ _UNREADABLE = (
     "UNABLE_TO_INFER_SCHEMA",
 )
 # Causes of such an error that are no fault of the data.
-_OUTAGES = (
-    "java.net.",
-    "javax.net.ssl.",
-    "org.apache.hadoop.fs.s3a.AWS",
-    "software.amazon.awssdk.",
-    "java.lang.OutOfMemoryError",
+_OUTAGE = re.compile(
+    r"^\s*Caused by: (java\.net\.|javax\.net\.ssl\.|org\.apache\.hadoop\.fs\.s3a\.AWS"
+    r"|software\.amazon\.awssdk\.|java\.lang\.OutOfMemoryError)",
+    re.MULTILINE,
 )
 
 
@@ -133,4 +131,4 @@ def _is_outage(error: Exception) -> bool:
     """Whether a file could not be fetched, which says nothing about the data in it."""
     get = getattr(error, "getStackTrace", None)
     trace = f"{error}\n{(get() if callable(get) else None) or ''}"
-    return any(sign in trace for sign in _OUTAGES)
+    return _OUTAGE.search(trace) is not None
