@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from perago.errors import GuardrailViolation
-from perago.tasks.spark import DEFAULT_FORMAT, workspace_path_problem
+from perago.tasks.spark import DEFAULT_FORMAT, quoted, workspace_path_problem
 
 Severity = Literal["fail", "warn"]
 SEVERITIES = ("fail", "warn")
@@ -319,11 +319,6 @@ def severity_problem(severity: object) -> str | None:
     if severity in SEVERITIES:
         return None
     return f"severity must be one of {', '.join(SEVERITIES)}, not {severity!r}"
-
-
-def quoted(name: str) -> str:
-    """Write the name of a column as SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _table(path: str, source: str, options: Mapping[str, Any] | None) -> TableSpec:

@@ -109,6 +109,11 @@ class SparkWorkspace:
         return self._paths
 
 
+def quoted(name: str) -> str:
+    """Write a name as Spark SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _join(root: str, path: str) -> str:
     if path == "":
         return root

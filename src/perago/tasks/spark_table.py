@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from perago.errors import GuardrailViolation
-from perago.tasks.data import Measure, Survey, TableSpec, quoted
-from perago.tasks.spark import SparkWorkspace
+from perago.tasks.data import Measure, Survey, TableSpec
+from perago.tasks.spark import SparkWorkspace, quoted
 from perago.text import quote_path
 
 if TYPE_CHECKING:
