@@ -37,10 +37,9 @@ class TableSpec:
             return f"{self.path!r}: write the options as {{'header': True}}, not {options!r}"
         return None
 
-    def is_in(self, paths: Iterable[str]) -> bool:
-        """Whether any of the paths is a file of this table."""
-        below = f"{self.path}/"
-        return any(path == self.path or path.startswith(below) for path in paths)
+    def has(self, path: str) -> bool:
+        """Whether a path is the table, or below it."""
+        return path == self.path or path.startswith(f"{self.path}/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,17 +25,23 @@ _TEXT_FORMATS = frozenset({"csv", "json"})
 _CORRUPT_RECORD = "_corrupt_record"
 # Conditions of Spark which say that data cannot be read, by their beginnings.
 _UNREADABLE = (
-    "CANNOT_READ_FILE_FOOTER",
-    "DELTA_",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_LOG_FILE",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_SCHEMA_NOT_SET",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
     "FAILED_READ_FILE",
     "MALFORMED_RECORD_IN_PARSING",
     "PATH_NOT_FOUND",
     "UNABLE_TO_INFER_SCHEMA",
 )
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: \[([A-Z0-9_.]+)\]", re.MULTILINE)
 # Causes of such an error that are no fault of the data.
 _OUTAGE = re.compile(
-    r"^\s*Caused by: (java\.net\.|javax\.net\.ssl\.|org\.apache\.hadoop\.fs\.s3a\.AWS"
-    r"|software\.amazon\.awssdk\.|java\.lang\.OutOfMemoryError)",
+    r"^\s*Caused by: (java\.net\.|java\.nio\.file\.AccessDenied|javax\.net\.ssl\."
+    r"|org\.apache\.hadoop\.fs\.s3a\.AWS|software\.amazon\.awssdk\.|java\.lang\.OutOfMemoryError)",
     re.MULTILINE,
 )
 
@@ -48,7 +54,7 @@ class SparkTable:
     workspace: SparkWorkspace
 
     def survey(self, measures: Sequence[Measure]) -> Survey:
-        if not self.spec.is_in(self.workspace.paths()):
+        if not any(map(self.spec.has, self.workspace.paths())):
             raise GuardrailViolation(f"required data is missing: {self.spec.path}")
         with self._reading():
             frame = self._load()
@@ -86,19 +92,22 @@ class SparkTable:
         try:
             yield
         except Exception as error:
-            condition = _condition(error)
-            if not condition.startswith(_UNREADABLE) or _is_outage(error):
+            text = _full_text(error)
+            condition = _condition(error, text)
+            if condition is None or _OUTAGE.search(text):
                 raise
             # Without the cause, whose text has values of rows.
             raise GuardrailViolation(
-                f"{self._file_in(str(error))} cannot be read as {self.spec.format} ({condition})"
+                f"{self._file_in(text)} cannot be read as {self.spec.format} ({condition})"
             ) from None
 
     def _file_in(self, text: str) -> str:
         """The file that an error of Spark names, or the table."""
-        root = self.workspace.input()
-        found = re.search(rf"{re.escape(root)}/([^\s,;{{}}]+)", text)
-        return quote_path(unquote(found.group(1)).rstrip(".")) if found else self.spec.path
+        root, texts = self.workspace.input(), (text, unquote(text))
+        files = filter(self.spec.has, self.workspace.paths())
+        named = (file for file in files if any(f"{root}/{file}" in it for it in texts))
+        file = max(named, key=len, default=None)
+        return quote_path(file) if file else self.spec.path
 
 
 def _expression(measure: Measure) -> str:
@@ -121,14 +130,18 @@ def _without(schema: Any, name: str) -> Any:
     return type(schema)([field for field in schema.fields if field.name != name])
 
 
-def _condition(error: Exception) -> str:
-    """The condition of an error of Spark, ``FAILED_READ_FILE.NO_HINT`` for one; else empty."""
+def _full_text(error: Exception) -> str:
+    """The message of an error, and what the server says about its causes."""
+    trace = getattr(error, "getStackTrace", None)
+    return f"{error}\n{(trace() if callable(trace) else None) or ''}"
+
+
+def _condition(error: Exception, text: str) -> str | None:
+    """Which condition of Spark says that data cannot be read; None if none does.
+
+    An error of a task has the condition in its causes only.
+    """
     get = getattr(error, "getCondition", None)
-    return str((get() if callable(get) else None) or "")
-
-
-def _is_outage(error: Exception) -> bool:
-    """Whether a file could not be fetched, which says nothing about the data in it."""
-    get = getattr(error, "getStackTrace", None)
-    trace = f"{error}\n{(get() if callable(get) else None) or ''}"
-    return _OUTAGE.search(trace) is not None
+    own = str((get() if callable(get) else None) or "")
+    named = [own, *_CAUSE.findall(text)]
+    return next((name for name in named if name.startswith(_UNREADABLE)), None)

@@ -222,7 +222,7 @@ class Space:
     queries: list[Sequence[str]] = field(default_factory=list)
 
     def paths(self) -> list[str]:
-        return ["t/part-0", "other/part-0"]
+        return ["t/part-0", "t/day=1/part", "t/day=1/part 0.parquet", "other/part-0"]
 
     def input(self) -> str:
         return "s3a://repo/0123/data"
@@ -307,9 +307,12 @@ FILE = "s3a://repo/0123/data/t/day=1/part%200.parquet"
             "'t/day=1/part 0.parquet' cannot be read as parquet (FAILED_READ_FILE.NO_HINT)",
         ),
         (
-            "CANNOT_READ_FILE_FOOTER",
-            f"Could not read footer for file: {FILE}. Please ensure",
-            "'t/day=1/part 0.parquet' cannot be read as parquet (CANNOT_READ_FILE_FOOTER)",
+            None,
+            "Job aborted due to stage failure: private\n"
+            "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER]"
+            f" Encountered error while reading file {FILE.replace('%20', ' ')}. Could not",
+            "'t/day=1/part 0.parquet' cannot be read as parquet "
+            "(FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER)",
         ),
         (
             "UNABLE_TO_INFER_SCHEMA",
@@ -319,7 +322,7 @@ FILE = "s3a://repo/0123/data/t/day=1/part%200.parquet"
     ],
 )
 def test_data_that_spark_cannot_read_is_a_violation_with_its_file_and_without_its_values(
-    condition: str, text: str, said: str
+    condition: str | None, text: str, said: str
 ) -> None:
     with pytest.raises(GuardrailViolation) as caught:
         check(Space(RefusedError(condition, text)), require_rows("t", min=1))
@@ -331,6 +334,7 @@ def test_data_that_spark_cannot_read_is_a_violation_with_its_file_and_without_it
     "error",
     [
         RefusedError("UNRESOLVED_COLUMN", "no such column"),
+        RefusedError("DELTA_CONFIGURE_SPARK_SESSION", "set the extension"),
         RefusedError(None, "the server went away"),
         RefusedError(
             "FAILED_READ_FILE.NO_HINT", FILE, "Caused by: java.net.ConnectException: refused"
