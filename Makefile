@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests start hundreds of processes, which should not compile the package each.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How many processes share the tests: most of them wait for servers, so more than there are cores.
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest

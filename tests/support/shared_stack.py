@@ -7,9 +7,11 @@ that a worker that crashes takes no server along. The servers end with the keepe
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import tempfile
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 
@@ -36,11 +38,12 @@ class StackKeeper:
             if self._problem is not None:
                 raise self._problem
             try:
-                if self._stack is None:
-                    folder = Path(tempfile.mkdtemp(prefix="perago-tests-"))
-                    self._stack = dev.Stack.up(folder, spark=spark, ephemeral=True)
-                elif spark:
-                    self._stack.start_spark()
+                with _uncounted():
+                    if self._stack is None:
+                        folder = Path(tempfile.mkdtemp(prefix="perago-tests-"))
+                        self._stack = dev.Stack.up(folder, spark=spark, ephemeral=True)
+                    elif spark:
+                        self._stack.start_spark()
             except Exception as problem:
                 self._problem = problem
                 raise
@@ -79,6 +82,17 @@ class StackKeeper:
             return "up", self.stack(spark=spark).endpoints.model_dump_json()
         except Exception as problem:  # noqa: BLE001  the worker that asked says it
             return "down", str(problem)
+
+
+@contextlib.contextmanager
+def _uncounted() -> Iterator[None]:
+    """Keep coverage out of the Python processes that Spark starts."""
+    setting = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    try:
+        yield
+    finally:
+        if setting is not None:
+            os.environ["COVERAGE_PROCESS_CONFIG"] = setting
 
 
 def ask_keeper(address: str, key: str, *, spark: bool) -> dev.Endpoints:

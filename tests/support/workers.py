@@ -33,6 +33,13 @@ PHASES = {
 }
 
 
+# With what is on the path of this process already, such as another checkout.
+_FIRST_IMPORTED = [
+    str(Path(__file__).with_name("supervisor_only")),
+    *filter(None, [os.environ.get("PYTHONPATH")]),
+]
+
+
 def conf_variables(conf: Mapping[str, str]) -> dict[str, str]:
     """Spark settings as a worker's environment has them."""
     return {f"PERAGO_SPARK_CONF_{key.replace('.', '__')}": value for key, value in conf.items()}
@@ -69,6 +76,7 @@ class WorkerSite:
                 for key, value in os.environ.items()
                 if key in kept or not key.startswith("PERAGO_")
             },
+            "PYTHONPATH": os.pathsep.join(_FIRST_IMPORTED),
             "LAKECTL_SERVER_ENDPOINT_URL": self.lakefs.url,
             "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": connection.access_key_id,
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,

@@ -74,6 +74,16 @@ def assert_moved_by_spark(worker: Worker, log: str) -> None:
 # Takes long, and is the only proof that a worker's own server moves a workspace.
 def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: WorkerSite) -> None:
     worker = moving_site.start(LARGE, PERAGO_SPARK_MASTER="local[2]")
+    [log] = rewrite(moving_site, worker)
+    assert worker.count("spark_started") == 1
+    assert_moved_by_spark(worker, log)
+
+
+@pytest.mark.slow
+def test_spark_moves_the_workspace_of_a_retry_after_a_dead_executor(
+    moving_site: WorkerSite,
+) -> None:
+    worker = moving_site.start(LARGE, PERAGO_SPARK_MASTER="local[2]")
     # The first attempt dies with its executor, which had a session for the download.
     dead, log = rewrite(moving_site, worker, do="die", signs=str(moving_site.signs))
     assert worker.count("spark_started") == 1

@@ -15,7 +15,7 @@ MANY = int(os.environ.get("PERAGO_LOAD_TASKS", "2000"))
 BATCH = 20
 
 
-@pytest.mark.parametrize("tasks", [200, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tasks", [60, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_many_tasks_on_four_executors_run_once_each(site: WorkerSite, tasks: int) -> None:
     worker = site.start(slots=4, PERAGO_LOG_LEVEL="info")
     workflows = [site.fork(range(first, first + BATCH)) for first in range(0, tasks, BATCH)]

@@ -33,15 +33,16 @@ def events(day: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1_000, 60_001])
+@pytest.mark.parametrize("rows", [1, 7, 1_000, 20_001])
 def test_a_day_has_exactly_as_many_lines_as_asked_for(rows: int) -> None:
     assert sum(1 for _ in data.lines(DAY, rows)) == rows
 
 
-def test_a_day_is_the_same_each_time_and_no_two_days_are(day: list[str]) -> None:
-    assert list(data.lines(DAY, 20_000)) == day
-    assert list(data.lines(DAY + timedelta(days=1), 20_000)) != day
-    assert list(data.lines(DAY, 20_000, seed=2)) != day
+def test_a_day_is_the_same_each_time_and_no_two_days_are() -> None:
+    day = list(data.lines(DAY, 2_000))
+    assert list(data.lines(DAY, 2_000)) == day
+    assert list(data.lines(DAY + timedelta(days=1), 2_000)) != day
+    assert list(data.lines(DAY, 2_000, seed=2)) != day
 
 
 def test_a_huge_day_begins_at_once() -> None:
