@@ -81,7 +81,8 @@ class SparkTable:
         if spec.format not in _TEXT_FORMATS or "mode" in options:
             return frame
         # The schema is inferred first: an error of the inference does not name its file.
-        schema = _without(frame.schema, options.get("columnNameOfCorruptRecord", _CORRUPT_RECORD))
+        corrupt = options.get("columnNameOfCorruptRecord", _CORRUPT_RECORD)
+        schema = _without(frame.schema, corrupt)
         # With pruning, Spark would only look at the columns that are asked for.
         strict = {"mode": "FAILFAST", "columnPruning": "false", **options}
         return self.workspace.read(spec.path, format=spec.format, schema=schema, **strict)
@@ -127,7 +128,9 @@ def _types(frame: DataFrame) -> dict[str, str]:
 
 
 def _without(schema: Any, name: str) -> Any:
-    return type(schema)([field for field in schema.fields if field.name != name])
+    others = [field for field in schema.fields if field.name != name]
+    # Without a column, Spark would parse no record, and find none of them broken.
+    return "value STRING" if schema.fields and not others else type(schema)(others)
 
 
 def _full_text(error: Exception) -> str:

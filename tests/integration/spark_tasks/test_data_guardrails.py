@@ -73,6 +73,8 @@ TEXTS = {
     "json/a.json": '{"id": 1, "user": "private"}\n{"id": 2}\n',
     "cut/a.json": '{"id": 1, "user": "private"}\n',
     "cut/b.json": '{"id": 2, "user": "private\n',
+    "noise/a.json": "private\n",
+    "empty/a.json": "",
 }
 GAPS: Rows = [{"id": 1, "user": "u"}, {"id": 2, "user": None}, {"id": 3, "user": None}]
 ODD: Rows = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
@@ -86,6 +88,7 @@ UNREADABLE: list[tuple[Guardrail, str]] = [
     (require_not_null("short", "id", **CSV), "'short/a.csv' cannot be read as csv"),
     (require_rows("cut", min=0, **JSON), "require_rows: 'cut/b.json' cannot be read as json"),
     (require_unique("cut", "id", **JSON), "require_unique: 'cut/b.json' cannot be read as json"),
+    (require_rows("noise", min=0, **JSON), "require_rows: 'noise/a.json' cannot be read as json"),
 ]
 # The same on Spark and on files, word by word.
 ALIKE: list[Guardrail] = [
@@ -103,6 +106,8 @@ ALIKE: list[Guardrail] = [
     require_rows("csv", max=2, format="csv"),
     require_not_null("json", ["id", "user"], **JSON),
     require_schema("json", "id STRING", **JSON),
+    require_rows("empty", min=1, **JSON),
+    require_not_null("empty", "id", **JSON),
     require_rows("short", min=0, **CSV),
     require_rows("cut", min=0, **JSON),
     require_rows("damaged", min=0),

@@ -289,6 +289,12 @@ def test_text_is_read_with_its_inferred_schema_and_no_broken_record_passes(sourc
     assert strict == {**lenient, "mode": "FAILFAST", "columnPruning": "false"}
 
 
+def test_text_of_which_no_record_is_one_is_read_all_the_same() -> None:
+    space = Space(answer=(2,), names=["_corrupt_record"])
+    check(space, require_rows("t", min=1, format="json"))
+    assert space.reads[1]["schema"] == "value STRING"
+
+
 def test_a_mode_that_the_author_chose_is_used() -> None:
     space = Space(answer=(2,))
     check(space, require_rows("t", min=1, format="csv", options={"mode": "PERMISSIVE"}))
