@@ -15,6 +15,8 @@ PeragoError
 ├── AttemptTimeoutError          the whole attempt ran past its deadline
 ├── ExecutorDiedError            the process that ran the body ended
 ├── UnfinishedOperationError     the body returned while its Spark operations still ran
+├── FailedWriteError             a Spark write failed and the body did not repeat it
+├── UnsupportedOperationError    Spark was asked for what cannot be part of a transaction
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
@@ -22,6 +24,7 @@ PeragoError
 │   └── MixedPublicationError    the read-back found another publication below ours
 ├── NotPublishedError            the reply was lost, and the request certainly did not land
 ├── UnknownOutcomeError          a request was sent and it cannot be known whether it landed
+├── RestoreError                 what a tag keeps cannot be brought back to the branch
 └── BackendError                 a server did not do what was asked
     ├── BackendUnavailableError  no answer, or an answer that says "later"
     │   └── LostReplyError         a change was asked for and the reply was lost
@@ -167,6 +170,20 @@ class UnfinishedOperationError(PeragoError):
     hint = "Wait in the body for every job it starts: join threads, and stop streaming queries."
 
 
+class FailedWriteError(PeragoError):
+    """The body returned, and a write to its workspace had failed and was not repeated."""
+
+    code = "PRG-309"
+    hint = "Let the write's error end the body, or write the same path again with success."
+
+
+class UnsupportedOperationError(PeragoError):
+    """A Spark session was asked for something that cannot be part of a transaction."""
+
+    code = "PRG-310"
+    hint = "Write with workspace.write, and name data in SQL with workspace.sql_path."
+
+
 class ResultError(PeragoError):
     """The result does not fit its model or is too large for Conductor."""
 
@@ -221,6 +238,14 @@ class UnknownOutcomeError(PeragoError):
     code = "PRG-503"
     hint = "Compare the target branch with the staging branch, which was kept."
     exit_code = 5
+
+
+class RestoreError(PeragoError):
+    """What a tag keeps cannot be brought back to the branch without a person's judgement."""
+
+    code = "PRG-609"
+    hint = "Make a branch from the tag with your LakeFS client, and merge what you need by hand."
+    exit_code = 4
 
 
 class BackendError(PeragoError):

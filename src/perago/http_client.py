@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
@@ -78,12 +79,28 @@ class HttpClient:
             retries=0,
             network_backend=_Backend(),
         )
+        # The header Date of the last answer, and when it came.
+        self._dated: tuple[bytes, float] | None = None
         # A client that is dropped leaves no open connection behind.
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def close(self) -> None:
         """Close the connections."""
         self._finalizer()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds the server's clock is ahead of this one, to a second or so.
+
+        It is read from the last answer; None if there was none, or none with a date.
+        """
+        if self._dated is None:
+            return None
+        date, received = self._dated
+        try:
+            return parsedate_to_datetime(date.decode("ascii")).timestamp() - received
+        except (ValueError, OverflowError):
+            return None
 
     def request(
         self,
@@ -111,6 +128,10 @@ class HttpClient:
                 content=_pieces(content),
                 extensions={"timeout": {"connect": self._connect_timeout, "pool": seconds}},
             ) as response:
+                date = next(
+                    (value for name, value in response.headers if name.lower() == b"date"), None
+                )
+                self._dated = (date, time.time()) if date else self._dated
                 return Answer(response.status, _read(response))
         except Exception as error:  # noqa: BLE001  an answer may break the library anywhere
             raise RequestError(_describe(error), sent=exchange.sent) from None

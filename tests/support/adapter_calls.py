@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from perago.conductor.client import ConductorAttempts
+from perago.conductor.inspection import ConductorInspection
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
@@ -67,8 +68,10 @@ def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], 
 
 CONTROL: dict[str, Call] = {
     "check_access": Call(lambda lake: lake.check_access()),
+    "read_version": Call(lambda lake: lake.read_version()),
     "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
+    "log": Call(lambda lake: lake.log("repo", "main", 10)),
     "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
     "changes_actions": Call(lambda lake: lake.changes_actions("repo", _COMMIT)),
     "has_fence": Call(lambda lake: lake.has_fence("repo", ID)),
@@ -85,6 +88,8 @@ CONTROL: dict[str, Call] = {
         ),
         changes=True,
     ),
+    "revert": Call(lambda lake: lake.revert(_STAGING, ID), changes=True),
+    "cherry_pick": Call(lambda lake: lake.cherry_pick(_STAGING, ID), changes=True),
     "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
     "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
     "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
@@ -144,7 +149,14 @@ ATTEMPTS: dict[str, Call] = {
     "hand_back": Call(lambda attempts: attempts.hand_back(_CLAIM), changes=True),
     "has_ended_before": Call(lambda attempts: attempts.has_ended_before("workflow")),
     "assert_answers": Call(lambda attempts: attempts.assert_answers()),
+    "read_version": Call(lambda attempts: attempts.read_version()),
     "find_waiting": Call(lambda attempts: attempts.find_waiting(["task"])),
+}
+
+INSPECTION: dict[str, Call] = {
+    "task": Call(lambda conductor: conductor.task("task")),
+    "running": Call(lambda conductor: conductor.running()),
+    "log": Call(lambda conductor: conductor.log("task")),
 }
 
 TASKDEFS: dict[str, Call] = {
@@ -158,5 +170,9 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
+    ConductorInspection: (
+        lambda url: closing(ConductorInspection(conductor(url))),
+        INSPECTION,
+    ),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
 }

@@ -104,6 +104,14 @@ class UserMessage(Message):
     user: _User
 
 
+class _Version(Message):
+    version: _Id
+
+
+class ConfigMessage(Message):
+    version_config: _Version
+
+
 class _Pagination(Message):
     has_more: bool
     next_offset: str = ""
@@ -121,6 +129,8 @@ MERGE = TypeAdapter(MergeMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)
+CONFIG = TypeAdapter(ConfigMessage)
+COMMITS = TypeAdapter(Page[CommitMessage])
 REFS = TypeAdapter(Page[RefMessage])
 REPOSITORIES = TypeAdapter(Page[RepositoryMessage])
 OBJECTS = TypeAdapter(Page[ObjectMessage])
@@ -187,6 +197,11 @@ class LakeFSApi:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds LakeFS's clock is ahead, by its last answer."""
+        return self._http.clock_difference
 
     def get(
         self,

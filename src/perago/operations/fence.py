@@ -7,12 +7,11 @@ branch itself only ever gets one merge, so a protected branch works too.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from perago.errors import (
-    BackendError,
     BackendRefusedError,
     LostReplyError,
     PreconditionError,
@@ -21,6 +20,7 @@ from perago.errors import (
 )
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState
+from perago.operations.scratch import scratch_branch
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
@@ -166,16 +166,8 @@ class FenceAdmin:
             return True
         return False
 
-    @contextmanager
-    def _short_lived(self, repository: str, purpose: str, source: str) -> Iterator[StagingBranch]:
+    def _short_lived(
+        self, repository: str, purpose: str, source: str
+    ) -> AbstractContextManager[StagingBranch]:
         name = f"perago-fence-{purpose}-{uuid.uuid4().hex}"
-        staging = StagingBranch(repository, name)
-        try:
-            self._lake.create_branch(staging, source)
-            yield staging
-        finally:
-            try:
-                self._lake.delete_branch(staging)
-            except BackendError as error:
-                # Never hides what happened before: an error on its way out stays the error.
-                self._report_leftover(name, str(error))
+        return scratch_branch(self._lake, repository, name, source, self._report_leftover)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from perago.errors import InputError
 from perago.protocol.events import EventSink
@@ -56,6 +56,9 @@ class WorkspaceUse:
     check_post: Check
     kind: Literal["file", "spark"] = "file"
     inputs: Mapping[str, InputUse] = field(default_factory=dict)
+    # How many guardrails the checks run.
+    pre_guardrails: int = 0
+    post_guardrails: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class Job:
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
     # The time that a merge may take in LakeFS once it has resolved its source.
     landing_seconds: float = DEFAULT_LANDING_SECONDS
+    # For the record on commits: which code this is; None where it cannot be said.
+    code_fingerprint: str | None = None
+    perago_version: str | None = None
 
     @property
     def publish_window_seconds(self) -> float:
@@ -82,9 +88,49 @@ class Job:
         moving = max(self.merge_timeout_seconds, RELOCATE_TIMEOUT_SECONDS)
         return moving + 2 * self.landing_seconds + _SMALL_REQUESTS_SECONDS
 
+    def parse_params(self, params: dict[str, Any]) -> BaseModel:
+        """Validate params; raises ``ValidationError``, also for a key that no model knows.
+
+        Such a key is most often misspelt, and pydantic would ignore it. A model that sets ``extra``
+        decides for itself; what is nested in params is then left to the models, too. So it is where
+        a model has computed fields, which a result holds that another task is given as params.
+        """
+        model = self.params_model
+        # A model may name a class that was defined after it.
+        model.model_rebuild()
+        if not _takes_more(model.__pydantic_core_schema__):
+            return model.model_validate(params, extra="forbid")
+        found = model.model_validate(params)
+        if "extra" not in model.model_config:
+            _refuse_unknown_keys(model, params)
+        return found
+
     @property
     def kind(self) -> Literal["file", "spark", "plain"]:
         return "plain" if self.workspace is None else self.workspace.kind
+
+
+def _takes_more(schema: Any) -> bool:
+    """Whether a model, or one within it, may be given keys that are not among its fields."""
+    if isinstance(schema, dict):
+        marks = (schema.get(key) for key in ("extra_fields_behavior", "extra_behavior"))
+        takes = any(marks) or bool(schema.get("computed_fields"))
+        return takes or any(map(_takes_more, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_takes_more, schema))
+
+
+def _refuse_unknown_keys(model: type[BaseModel], params: dict[str, Any]) -> None:
+    """Raise for unknown keys at the top of valid params."""
+    try:
+        model.model_validate(params, extra="forbid")
+    except ValidationError as error:
+        places = [item["loc"] for item in error.errors() if len(item["loc"]) == 1]
+        unknown = [place for place in places if place[0] not in model.model_computed_fields]
+        if unknown:
+            raise ValidationError.from_exception_data(
+                model.__name__,
+                [{"type": "extra_forbidden", "loc": place, "input": None} for place in unknown],
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +24,7 @@ from perago.errors import (
     ResultError,
     UnknownOutcomeError,
 )
-from perago.protocol.adoption import find_adoptable, recordable
+from perago.protocol.adoption import find_adoptable
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
     AttemptFence,
@@ -39,7 +39,13 @@ from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
-from perago.protocol.record import Record, read_record
+from perago.protocol.record import (
+    Record,
+    read_record,
+    recordable,
+    recorded_params,
+    write_warnings,
+)
 from perago.protocol.workspace import (
     NamedInput,
     StagedWorkspace,
@@ -48,6 +54,7 @@ from perago.protocol.workspace import (
     assert_allowed,
     describe_validation,
     parse_input,
+    write_inputs,
 )
 
 # pydantic repeats a value that it could not serialize, which may be private.
@@ -61,6 +68,7 @@ class Pinned:
     workspace: WorkspaceInput
     params: BaseModel
     raw_params: dict[str, Any]
+    recorded_params: str | None
     inputs: Mapping[str, NamedInput] = field(default_factory=dict)
 
 
@@ -122,7 +130,7 @@ class Steps:
                 hint=f"Run `perago fence install {space.repository}`, then start a new "
                 "workflow from the branch's HEAD.",
             )
-        return Pinned(space, params, given.params, inputs)
+        return Pinned(space, params, given.params, recorded_params(params), inputs)
 
     def _assert_exists(self, space: WorkspaceInput, where: str) -> None:
         try:
@@ -185,13 +193,19 @@ class Steps:
             recorded, why_not = recordable(executed.result, max_bytes=limit)
             if why_not:
                 self.phases.report("result_not_recorded", reason=why_not)
-        return Record.of(
-            self.execution,
-            ref=pinned.workspace.ref,
-            params=pinned.raw_params,
-            result=recorded,
-            warnings=warnings,
-            inputs=pinned.inputs,
+        space, spec, job = pinned.workspace, self.spec, self.job
+        return replace(
+            Record.of(self.execution, ref=space.ref, params=pinned.raw_params, result=recorded),
+            task_name=job.name,
+            branch=space.branch,
+            prefix=spec.prefix,
+            params=pinned.recorded_params,
+            code_fingerprint=job.code_fingerprint,
+            perago_version=job.perago_version,
+            pre_guardrails=spec.pre_guardrails,
+            post_guardrails=spec.post_guardrails,
+            warnings=write_warnings(warnings),
+            inputs=write_inputs(pinned.inputs),
         )
 
     @contextmanager
@@ -217,7 +231,7 @@ class Steps:
 
     def commit(self, staging: StagingBranch, record: Record) -> StagedWorkspace:
         try:
-            return self.storage.lake.commit(staging, _message(self.job, record), record.metadata())
+            return self.storage.lake.commit(staging, record.message, record.metadata())
         except LostReplyError as lost:
             return self._find_commit(staging, lost)
 
@@ -241,7 +255,6 @@ class Steps:
             workspace=pinned.workspace,
             merge_timeout=self.job.merge_timeout_seconds,
             landing_seconds=self.job.landing_seconds,
-            message=_message(self.job, record),
         )
         with self.phases("publish") as details:
             published = publisher.publish(licence, staged, record, lease)
@@ -279,11 +292,6 @@ class Steps:
             )
 
 
-def _message(job: Job, record: Record) -> str:
-    """A commit message for people; nothing reads it."""
-    return f"{job.name}: {record.reference_name} of workflow {record.workflow_instance_id}"
-
-
 @dataclass(frozen=True, slots=True)
 class Executed:
     """The body returned a result that fits its model and Conductor."""
@@ -294,11 +302,10 @@ class Executed:
 
 def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
-        found: BaseModel = call_body(
-            lambda: job.params_model.model_validate(params), "params model"
-        )
+        found: BaseModel = call_body(lambda: job.parse_params(params), "params model")
     except ValidationError as error:
-        raise InputError(f"params: {describe_validation(error)}") from None
+        known = tuple(job.params_model.model_fields)
+        raise InputError(f"params: {describe_validation(error, known)}") from None
     return found
 
 
@@ -309,13 +316,11 @@ def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
     except (Exception, KeyboardInterrupt):
         raise
     except SystemExit as error:
-        raise BodyError(f"the {what} called sys.exit({_shown(error.code)})") from error
+        code: object = error.code
+        shown = repr(code) if isinstance(code, int | str | None) else type(code).__name__
+        raise BodyError(f"the {what} called sys.exit({shown})") from error
     except BaseException as error:  # asyncio.CancelledError, for one
         raise BodyError(f"the {what} raised {type(error).__name__}: {describe(error)}") from error
-
-
-def _shown(code: object) -> str:
-    return repr(code) if isinstance(code, int | str | None) else type(code).__name__
 
 
 def check_guardrails(

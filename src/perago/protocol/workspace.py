@@ -149,12 +149,23 @@ def assert_allowed(
     )
 
 
-def describe_validation(error: ValidationError) -> str:
-    """One line per problem, without echoing the values, which may be private."""
+def describe_validation(error: ValidationError, known: Sequence[str] = ()) -> str:
+    """One line per problem, without echoing the values, which may be private.
+
+    ``known`` are the keys that are there to be given, for the one who misspelt one.
+    """
+    found = error.errors(include_input=False, include_url=False, include_context=False)
     return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}"
-        for item in error.errors(include_input=False, include_url=False, include_context=False)
+        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {_problem(item, known)}"
+        for item in found
     )
+
+
+def _problem(item: Mapping[str, Any], known: Sequence[str]) -> str:
+    if item["type"] != "extra_forbidden":
+        return str(item["msg"])
+    listed = f"; known are {', '.join(known)}" if known and len(item["loc"]) == 1 else ""
+    return f"there is no such key{listed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ _KINDS: dict[object, TaskKind] = {Path: "file", SparkWorkspace: "spark"}
 _INPUTS: tuple[object, ...] = (Mapping[str, Path], dict[str, Path], typing.Mapping[str, Path])
 
 
+# What a task works on that gives no WorkspaceSpec.
+WHOLE_REPOSITORY = WorkspaceSpec()
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One problem and its place; without a task, it concerns the whole module."""
@@ -66,6 +70,11 @@ class TaskDefinition:
     result_model: type[BaseModel]
     function: Callable[..., Any]
     kind: TaskKind
+
+    @property
+    def takes_whole_repository(self) -> bool:
+        """Whether it works on everything because its author said nothing about the workspace."""
+        return self.workspace is WHOLE_REPOSITORY
 
 
 _collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=None)
@@ -113,7 +122,7 @@ def task(
         if texts or signature.params is None or signature.result is None:
             _report(function, str(name), texts)
             return function
-        spec = None if signature.kind == "plain" else workspace or WorkspaceSpec()
+        spec = None if signature.kind == "plain" else workspace or WHOLE_REPOSITORY
         text = description or inspect.getdoc(function) or name
         definition = TaskDefinition(
             name=name,

@@ -1,4 +1,6 @@
-"""In-memory fakes of the ports, and a proxy that fails on demand before a real server.
+"""Runs of tasks on files, in-memory fakes of the ports, and a proxy that fails on demand.
+
+:func:`run_task` is for authors: it runs a task on files with no server.
 
 The fakes need no server and no disk, start no threads and behave the same in every run. The
 project's contract tests run the same cases against the fakes and against real servers.
@@ -27,8 +29,10 @@ from perago.testing.workspaces import InMemoryWorkspaces
 
 if TYPE_CHECKING:
     from perago.testing.fault_proxy import FaultProxy, HttpFault
+    from perago.testing.task_runs import Diff, TaskRun, TaskWorkspace, run_task
 
 __all__ = [
+    "Diff",
     "FaultProxy",
     "Faults",
     "HttpFault",
@@ -38,7 +42,9 @@ __all__ = [
     "InMemorySpark",
     "InMemoryWorkspaces",
     "ManualClock",
+    "TaskRun",
     "TaskSettings",
+    "TaskWorkspace",
     "fails",
     "followed_by",
     "lands_late",
@@ -46,15 +52,22 @@ __all__ = [
     "preceded_by",
     "reply_lost",
     "request_lost",
+    "run_task",
 ]
 
-# Loaded when first asked for: they bring an HTTP server along, which a simulation does not need.
-_LAZY = frozenset({"FaultProxy", "HttpFault"})
+# Loaded when first asked for: they bring an HTTP server or the adapters along, which a simulation
+# does not need.
+_FAULT_PROXY = frozenset({"FaultProxy", "HttpFault"})
+_TASK_RUNS = frozenset({"Diff", "TaskRun", "TaskWorkspace", "run_task"})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perago.testing import fault_proxy
+    if name in _FAULT_PROXY:
+        from perago.testing import fault_proxy
 
-    return getattr(fault_proxy, name)
+        return getattr(fault_proxy, name)
+    if name in _TASK_RUNS:
+        from perago.testing import task_runs
+
+        return getattr(task_runs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

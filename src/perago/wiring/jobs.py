@@ -1,11 +1,18 @@
-"""Jobs from task definitions: a task as the life cycle sees it."""
+"""Jobs from task definitions, and contexts from executions: what a life cycle and a body get."""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
+from perago.protocol.events import EventSink, PhaseEvent
+from perago.protocol.identity import Execution
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
@@ -13,6 +20,7 @@ from perago.protocol.job import (
     Job,
     WorkspaceUse,
 )
+from perago.tasks.context import AttemptState, TaskContext
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.guardrails import Guardrail, Warn, check_folder, check_spark
 
@@ -33,7 +41,45 @@ def build_job(definition: TaskDefinition) -> Job:
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
+        code_fingerprint=_fingerprint(definition.function),
+        perago_version=version("perago-spark"),
     )
+
+
+def build_context(
+    task: str,
+    execution: Execution,
+    events: EventSink,
+    ask: Callable[[], AttemptState] = AttemptState,
+) -> TaskContext:
+    """Build what ``perago.context()`` returns in the body of an execution."""
+    attempt = execution.attempt
+
+    def tell(done: float, total: float | None) -> None:
+        events(PhaseEvent("task_progress", "body", None, {"done": done, "total": total}))
+
+    return TaskContext(
+        task=task,
+        workflow_id=attempt.workflow_instance_id,
+        task_id=attempt.task_id,
+        execution_id=execution.id,
+        attempt_number=attempt.retry_count + 1,
+        _ask=ask,
+        _tell=tell,
+    )
+
+
+def _fingerprint(function: Callable[..., Any]) -> str | None:
+    """The SHA-256 of the file in which a task is defined: what ``sha256sum`` prints for it.
+
+    It is read when the job is built, just after the import. What the module imports is not in it.
+    """
+    module = sys.modules.get(inspect.unwrap(function).__module__)
+    file = getattr(module, "__file__", None)
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    except OSError:  # imported from an archive, or the file is gone
+        return None
 
 
 def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
@@ -53,4 +99,6 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         inputs={
             name: InputUse(it.normal_prefix, it.repository) for name, it in spec.inputs.items()
         },
+        pre_guardrails=len(spec.pre),
+        post_guardrails=len(spec.post),
     )

@@ -22,7 +22,7 @@ from perago.errors import (
     StaleAttemptError,
 )
 from perago.masking import sendable
-from perago.protocol.events import WARNINGS, PhaseEvent
+from perago.protocol.events import WARNINGS, PhaseEvent, describe_progress
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Failed, Outcome, failure_of
@@ -33,6 +33,7 @@ from perago.text import as_utf8, shorten, shorten_middle
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
 _LEAST_SECONDS = 1.0
+_PROGRESS = frozenset({"partition_done", "task_progress"})
 # Characters of one entry of the task log.
 _LONGEST = 20_000
 _log = structlog.get_logger(__name__)
@@ -146,13 +147,15 @@ def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
 
 
 def event_line(event: PhaseEvent) -> str:
-    """A timed event as the task log has it."""
+    """An event as the task log has it."""
+    if event.action == "task_progress":
+        return describe_progress(event)
     details = "".join(f" {key}={value}" for key, value in event.details.items())
     return f"{event.phase} {event.seconds or 0.0:.3f} s{details}"
 
 
 class Progress:
-    """Collects the lines of finished partitions and posts them together, now and then.
+    """Collects the lines of finished partitions and of a body's progress; posts them now and then.
 
     What cannot be posted is in the worker's log all the same: no error comes out of here.
     """
@@ -166,7 +169,7 @@ class Progress:
         self._posted_at = clock()
 
     def note(self, event: PhaseEvent) -> None:
-        if event.action != "partition_done":
+        if event.action not in _PROGRESS:
             return
         self._lines.append(event_line(event))
         if self._clock() - self._posted_at >= _SECONDS_BETWEEN_POSTS:

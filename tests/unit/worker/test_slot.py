@@ -177,3 +177,26 @@ def test_the_deadline_of_an_attempt_does_not_cut_its_publication(
     assert watched.decide(StopSignals()).go
     clock.now += 60
     assert watched.reason_to_stop(StopSignals()) is None
+
+
+def test_a_body_is_told_the_time_until_its_first_deadline_and_that_the_worker_stops(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    stops = StopSignals()
+    enter(watched, "download")
+    clock.now += 40.0
+    assert watched.state(stops).seconds_left == 10.0
+    enter(watched, "body")
+    clock.now += 1.0
+    assert watched.state(stops).seconds_left == 4.0
+    clock.now += 30.0
+    assert watched.state(stops).seconds_left == 0.0
+    assert not watched.state(stops).stopped
+    stops.draining.set()
+    assert watched.state(stops).stopped
+
+
+def test_without_a_deadline_no_time_is_told(watched: RunningAttempt) -> None:
+    definition = replace(watched.definition, controls=TaskControls())
+    state = RunningAttempt(watched.execution, definition, LeaseState()).state(StopSignals(), 7)
+    assert (state.number, state.seconds_left) == (7, None)
