@@ -16,12 +16,13 @@ from perago.protocol.identity import Execution
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
+    InputUse,
     Job,
     WorkspaceUse,
 )
 from perago.tasks.context import AttemptState, TaskContext
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.tasks.guardrails import Guardrail, Warn, check_folder, check_spark
 
 
 def build_job(definition: TaskDefinition) -> Job:
@@ -94,7 +95,7 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
     if spec is None:
         return None
     kind: Literal["file", "spark"] = "spark" if definition.kind == "spark" else "file"
-    check: Callable[[Sequence[Guardrail], Any], None] = (
+    check: Callable[[Sequence[Guardrail], Any, Warn], None] = (
         check_spark if kind == "spark" else check_folder
     )
     return WorkspaceUse(
@@ -103,6 +104,9 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        inputs={
+            name: InputUse(it.normal_prefix, it.repository) for name, it in spec.inputs.items()
+        },
         pre_guardrails=len(spec.pre),
         post_guardrails=len(spec.post),
     )
