@@ -25,12 +25,15 @@ from perago.cli.extract import extract
 from perago.cli.fence import fence_app
 from perago.cli.gc import gc
 from perago.cli.history import history
+from perago.cli.init import init
 from perago.cli.register import register
 from perago.cli.restore import restore
 from perago.cli.run import run
 from perago.cli.start import start
 from perago.cli.sweep import sweep
 from perago.cli.watch import watch
+from perago.cli.workflow import workflow_app
+from perago.cli.workspace import workspace_app
 from perago.errors import PeragoError
 
 EXIT_BUG = 70
@@ -58,6 +61,7 @@ app.command()(extract)
 app.command()(budget)
 app.command()(gc)
 app.command()(history)
+app.command()(init)
 app.command()(register)
 app.command()(restore)
 app.command()(run)
@@ -65,6 +69,8 @@ app.command()(start)
 app.command()(sweep)
 app.command()(watch)
 app.add_typer(fence_app, name="fence")
+app.add_typer(workflow_app, name="workflow")
+app.add_typer(workspace_app, name="workspace")
 
 
 def _show_version(wanted: bool) -> None:
@@ -98,7 +104,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.confess(error)
+        output.report_bug(error)
         sys.exit(EXIT_BUG)
     sys.exit(0)
 

@@ -111,6 +111,9 @@ class WorkerMetrics:
         self._withdrawals = self._counter(
             "withdrawals", "Licences of executions that were withdrawn.", "task"
         )
+        self._warnings = self._counter(
+            "guardrail_warnings", "Guardrails that were broken and only warn.", "task"
+        )
         self._poll_failures = self._counter("poll_failures", "Polls that failed.", "task")
         self._undelivered = self._counter(
             "undelivered_results", "Results that Conductor could not be given.", "task"
@@ -146,6 +149,8 @@ class WorkerMetrics:
                 self._replacements.labels(task).inc()
             case "licence_withdrawn":
                 self._withdrawals.labels(task).inc()
+            case "guardrail_warned":
+                self._warnings.labels(task).inc()
 
     def finished(self, task: str, outcome: Outcome) -> None:
         """An attempt ended and its outcome was reported."""
@@ -280,6 +285,7 @@ class WorkerMetrics:
                 self._lost,
                 self._replacements,
                 self._withdrawals,
+                self._warnings,
                 self._poll_failures,
                 self._lease_losses,
                 self._undelivered,

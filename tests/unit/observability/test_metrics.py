@@ -155,6 +155,13 @@ def test_a_fence_that_stops_an_attempt_is_counted_by_its_kind(
     assert value(metrics, "publish_seconds_count", task="t", how="unknown") is None
 
 
+def test_warnings_of_guardrails_are_counted() -> None:
+    metrics = WorkerMetrics(["t"])
+    assert value(metrics, "guardrail_warnings_total", task="t") == 0
+    metrics.observe("t", PhaseEvent("guardrail_warned", "pre_guardrails", None, {"message": "x"}))
+    assert value(metrics, "guardrail_warnings_total", task="t") == 1
+
+
 def test_an_author_s_exception_is_no_rejection_whatever_its_name() -> None:
     metrics = WorkerMetrics(["t"])
     details = {"error": "PublishFenceError"}
