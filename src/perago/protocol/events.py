@@ -29,6 +29,7 @@ def describe_progress(event: PhaseEvent) -> str:
 # What an operator should see: logged as warnings, and kept in the task log.
 WARNINGS = frozenset(
     {
+        "guardrail_warned",
         "publication_replaced",
         "licence_withdrawn",
         "reply_lost",

@@ -547,7 +547,7 @@ def simulate(
     return simulation
 
 
-def _nothing(_: Any) -> None:
+def _nothing(_: Any, _warn: Callable[[str], None]) -> None:
     """No guardrail."""
 
 
