@@ -15,10 +15,12 @@ from pydantic import SecretStr
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.inspection import ConductorInspection
 from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.conductor.workflows import ConductorWorkflows
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.repositories import LakeFSRepositories
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
@@ -165,6 +167,29 @@ TASKDEFS: dict[str, Call] = {
     "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
 }
 
+REPOSITORIES: dict[str, Call] = {
+    "names": Call(lambda repositories: repositories.names()),
+    "default_branch": Call(lambda repositories: repositories.default_branch("repo")),
+    "branches": Call(lambda repositories: repositories.branches("repo")),
+    "resolve": Call(lambda repositories: repositories.resolve("repo", "main")),
+    "block_store": Call(lambda repositories: repositories.block_store()),
+    "create": Call(
+        lambda repositories: repositories.create("repo", "local://repo", "main"), changes=True
+    ),
+    "create_branch": Call(
+        lambda repositories: repositories.create_branch("repo", "branch", "main"), changes=True
+    ),
+}
+
+WORKFLOWS: dict[str, Call] = {
+    "get_definition": Call(lambda workflows: workflows.get_definition("name", 1)),
+    "put_definition": Call(lambda workflows: workflows.put_definition({"name": "n"}), changes=True),
+    "start": Call(lambda workflows: workflows.start({"name": "n"}), changes=True),
+    "find": Call(lambda workflows: workflows.find("name", "correlation")),
+    "read": Call(lambda workflows: workflows.read("workflow")),
+    "last_poll_ms": Call(lambda workflows: workflows.last_poll_ms("task")),
+}
+
 ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSControl: (lambda url: closing(LakeFSControl(lakefs(url))), CONTROL),
     LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
@@ -175,4 +200,12 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
         INSPECTION,
     ),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
+    LakeFSRepositories: (
+        lambda url: closing(LakeFSRepositories(lakefs(url), tries=2)),
+        REPOSITORIES,
+    ),
+    ConductorWorkflows: (
+        lambda url: closing(ConductorWorkflows(conductor(url), tries=2)),
+        WORKFLOWS,
+    ),
 }

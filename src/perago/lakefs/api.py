@@ -73,8 +73,10 @@ class ObjectMessage(Message):
     path: str
     path_type: Literal["object", "common_prefix"]
     size_bytes: _Size | None = None
+    checksum: str | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
+    physical_address: str | None = None
 
 
 class ChangeMessage(Message):
