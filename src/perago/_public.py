@@ -25,4 +25,5 @@ from perago.tasks.guardrails import require_dir as require_dir
 from perago.tasks.guardrails import require_file as require_file
 from perago.tasks.guardrails import require_glob as require_glob
 from perago.tasks.spark import SparkWorkspace as SparkWorkspace
+from perago.tasks.spec import InputSpec as InputSpec
 from perago.tasks.spec import WorkspaceSpec as WorkspaceSpec

@@ -7,10 +7,12 @@ Perago.
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -56,6 +58,25 @@ class _Exchange:
         if left <= 0:
             raise httpcore.TimeoutException(f"not finished within {self.seconds:g} s")
         return left if timeout is None else min(left, timeout)
+
+
+# When the requests of this thread must have ended, whatever time each of them has.
+_deadline: ContextVar[float] = ContextVar("perago_http_deadline", default=math.inf)
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Let all requests that this thread makes in the block, with their retries, end in time."""
+    token = _deadline.set(min(time.monotonic() + seconds, _deadline.get()))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the time until the deadline of this thread; infinite where there is none."""
+    return _deadline.get() - time.monotonic()
 
 
 # The pool opens and uses connections in the thread that sends the request.
@@ -113,6 +134,7 @@ class HttpClient:
         content: bytes | BinaryIO | None = None,
     ) -> Answer:
         """Send a request and read its whole answer; raises ``RequestError``, and nothing else."""
+        seconds = min(seconds, max(seconds_left(), 0.0))
         exchange = _Exchange(seconds, time.monotonic() + seconds)
         token = _exchange.set(exchange)
         try:

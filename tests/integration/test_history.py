@@ -72,7 +72,7 @@ def test_a_replaced_publication_is_told_and_brought_back(
     assert made == {("published", replacement), ("replaced", abandoned)}
     missing = perago("attempt", "show", "no-such-task")
     assert missing.code == 3
-    assert "Conductor has no task" in missing.err
+    assert "perago history REPOSITORY" in missing.err
 
     shown = perago("restore", world.repository, lost["tag"])
 

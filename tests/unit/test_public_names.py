@@ -17,6 +17,7 @@ def test_all_is_exactly_the_public_names() -> None:
     assert set(NAMES) == {
         "ExecutionLimits",
         "GuardrailViolation",
+        "InputSpec",
         "PeragoError",
         "PublishBudget",
         "RetryPolicy",

@@ -16,6 +16,7 @@ import typer
 from perago.cli import output
 from perago.cli.attempt import attempt_app
 from perago.cli.budget import budget
+from perago.cli.cache import cache_app
 from perago.cli.check import check
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
@@ -51,6 +52,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(attempt_app, name="attempt")
+app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
@@ -102,7 +104,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.confess(error)
+        output.report_bug(error)
         sys.exit(EXIT_BUG)
     sys.exit(0)
 

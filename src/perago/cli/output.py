@@ -77,8 +77,8 @@ def point_to_doctor() -> None:
     note("`perago doctor` checks the settings and the servers.")
 
 
-def confess(error: Exception) -> None:
-    """Print an exception that nobody expected: the traceback, then one sentence."""
+def report_bug(error: Exception) -> None:
+    """Print an unexpected exception: the traceback, then that it is a bug."""
     note("".join(traceback.format_exception(error)).rstrip("\n"))
     note(
         f"{PeragoError.code} This is a bug in Perago ({type(error).__name__}); "

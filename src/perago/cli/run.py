@@ -145,6 +145,10 @@ def _check_options(
             f"task {definition.name!r} is a Spark task, which reads and writes LakeFS: "
             "give --repository R and --branch B"
         )
+    if workspace is not None and definition.workspace.inputs:
+        raise typer.BadParameter(
+            f"task {definition.name!r} has inputs from LakeFS: give --repository R and --branch B"
+        )
     if (workspace is not None) == remote:
         raise typer.BadParameter(
             f"task {definition.name!r} needs a workspace: give either --workspace DIR, "
@@ -155,9 +159,11 @@ def _check_options(
 
 
 def _show_phase(event: PhaseEvent) -> None:
-    """One line for each phase that ended, and for what the body tells of its progress."""
+    """One line for each phase that ended, for each warning, and for what the body tells."""
     from perago.protocol.events import describe_progress
 
+    if event.action == "guardrail_warned":
+        output.note(f"{event.phase}: warning: {event.details['message']}")
     if event.action == "task_progress":
         output.note(describe_progress(event))
     if event.action not in {"phase_ended", "phase_failed"}:

@@ -76,6 +76,7 @@ class ObjectMessage(Message):
     checksum: str | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
+    physical_address: str | None = None
 
 
 class ChangeMessage(Message):

@@ -31,7 +31,7 @@ from perago.lakefs.api import (
     nothing,
     parsed,
 )
-from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
+from perago.lakefs.fence import ACTION_PATH, LONGEST_ACTION, FenceState, fence_state
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
@@ -110,7 +110,7 @@ class LakeFSControl:
         return self._differ(what, repository, commit.first_parent, commit.id, query)
 
     def has_fence(self, repository: str, ref: str) -> bool:
-        return self.read_fence(repository, ref) is FenceState.INSTALLED
+        return self.read_fence(repository, ref).fences
 
     def read_fence(self, repository: str, ref: str) -> FenceState:
         """Read the fence's action file at ``ref``; return its state."""
@@ -120,7 +120,7 @@ class LakeFSControl:
                 f"{at_path('repositories', repository, 'refs', ref)}/objects",
                 bytes,
                 {"path": ACTION_PATH},
-                headers={"Range": f"bytes=0-{2 * len(ACTION_TEXT)}"},
+                headers={"Range": f"bytes=0-{2 * LONGEST_ACTION}"},
                 # A page would have 200, and must not pass for an edited fence.
                 status=206,
                 retrier=_retrier(),

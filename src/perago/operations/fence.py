@@ -25,7 +25,8 @@ from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
 _TIMEOUT_SECONDS = 60.0
-_NOBODY = "0" * 64
+# No commit has this id, so a merge that expects it must be refused.
+_NO_COMMIT = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class FenceAdmin:
     def verify(self, repository: str, branch: str | None = None) -> Verification:
         """Try a merge with a wrong head, one with the right head, one that states no head."""
         found = Verification(self.status(repository, branch))
-        if found.status.state is not FenceState.INSTALLED:
+        if not found.status.state.fences:
             return found
         head = found.status.head
         with (
@@ -110,7 +111,7 @@ class FenceAdmin:
             self._short_lived(repository, "other", head) as other,
         ):
             staged = self._stage_probe(probe)
-            found.refuses_wrong_head = self._is_refused(staged, target, {EXPECTED_HEAD: _NOBODY})
+            found.refuses_wrong_head = self._is_refused(staged, target, {EXPECTED_HEAD: _NO_COMMIT})
             found.hooks_ran = self._lake.has_action_runs(repository, target.branch)
             if found.refuses_wrong_head:
                 right = {EXPECTED_HEAD: head}

@@ -5,7 +5,6 @@ Both ways add and change; only ``delete`` also removes what the other side does 
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
 from perago.transfer.engine import Engine, make_folders
-from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
+from perago.transfer.inventory import Digest, ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.moving import DownloadTarget, download_partition, hash_partition, run_over
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan
@@ -104,14 +103,14 @@ def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> C
 def _hashes(
     store: ObjectStore, source: Source, objects: Sequence[RemoteObject], threads: int
 ) -> dict[str, str]:
-    """Read objects and return the MD5 of each, by key."""
+    """Read objects and return the digest of each, by key."""
     hashes: dict[str, str] = {}
 
     def read(item: RemoteObject) -> None:
-        digest = hashlib.md5(usedforsecurity=False)
+        digest = Digest(item.size)
         for piece in store.read(source.repository, source.ref, item.key, item.size):
             digest.update(piece)
-        hashes[item.key] = digest.hexdigest()
+        hashes[item.key] = digest.text()
 
     run_over(objects, read, min(threads, len(objects)))
     return hashes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any
 from perago.errors import (
     BackendError,
     BackendUnavailableError,
+    InputError,
     PostGuardrailViolation,
     PreGuardrailViolation,
 )
@@ -107,10 +108,12 @@ def run_in_folder(
     folder: Path,
     settings: Settings,
     events: EventSink,
+    inputs: Mapping[str, Path] | None = None,
 ) -> Outcome:
-    """Run a task on a folder in place; what the body does there stays."""
+    """Run a task on a folder in place; what the body does there and in its inputs stays."""
     folder = folder.absolute()
-    return _run_here(definition, params, _Views(folder, folder, folder, folder), settings, events)
+    views = _Views(folder, folder, folder, folder, [inputs] if inputs else [])
+    return _run_here(definition, params, views, settings, events)
 
 
 def run_on_spark(
@@ -121,6 +124,7 @@ def run_on_spark(
     after: Path,
     settings: Settings,
     events: EventSink,
+    inputs: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """Run a Spark task on two folders: it reads ``before`` and writes ``after``, a copy of it.
 
@@ -129,12 +133,14 @@ def run_on_spark(
     """
     spec = definition.workspace
     writes = after.as_uri() if spec is not None and not spec.read_only else None
-    views = _Views(
-        before=SparkWorkspace(session, before.as_uri(), list_paths=lambda: _paths(before)),
-        body=SparkWorkspace(session, before.as_uri(), writes, list_paths=lambda: _paths(before)),
-        after=SparkWorkspace(session, after.as_uri(), list_paths=lambda: _paths(after)),
-        folder=after,
-    )
+    sources = {name: folder.as_uri() for name, folder in (inputs or {}).items()}
+
+    def view(folder: Path, output: str | None = None) -> SparkWorkspace:
+        return SparkWorkspace(
+            session, folder.as_uri(), output, list_paths=lambda: _paths(folder), sources=sources
+        )
+
+    views = _Views(view(before), view(before, writes), view(after), folder=after)
     outcome = _run_here(definition, params, views, settings, events)
     for checksum in after.rglob(_CHECKSUM):
         checksum.unlink()
@@ -155,6 +161,8 @@ class _Views:
     after: Any
     # What would be published.
     folder: Path
+    # What the body takes after its params: the folders of its inputs.
+    more: Sequence[Any] = ()
 
 
 def _run_here(
@@ -185,15 +193,15 @@ def _run_steps(
     with phases("validate"):
         checked = validate_params(job, params)
     with phases("pre_guardrails"):
-        check_guardrails(spec.check_pre, views.before, PreGuardrailViolation)
+        check_guardrails(spec.check_pre, views.before, PreGuardrailViolation, phases)
     with phases("body"):
-        value = call_body(lambda: job.body(views.body, checked))
+        value = call_body(lambda: job.body(views.body, checked, *views.more))
     with phases("check_result"):
-        executed = check_result(job, value)
+        executed = check_result(job, value, phases)
         payload = {"workspace": str(views.folder), "result": executed.result_payload}
         output = checked_output(ports, payload)
     with phases("post_guardrails"):
-        check_guardrails(spec.check_post, views.after, PostGuardrailViolation)
+        check_guardrails(spec.check_post, views.after, PostGuardrailViolation, phases)
     if not spec.read_only:
         with phases("check_files"):
             _refuse_unpublishable(views.folder, spec.prefix)
@@ -208,6 +216,11 @@ def _refuse_unpublishable(folder: Path, prefix: str) -> None:
         prefix=prefix,
         is_changed=lambda _: True,
     )
+
+
+def _at_head(lake: Lake, repository: str, branch: str) -> dict[str, str]:
+    ref = lake.get_head(repository, branch).id
+    return {"repository": repository, "branch": branch, "ref_type": "commit", "ref": ref}
 
 
 def _started(runtime: SparkRuntime) -> str:
@@ -251,19 +264,27 @@ class Transaction:
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
             lake = ports.storage.lake
-            head = lake.get_head(self.repository, self.branch)
-            workspace = {
-                "repository": self.repository,
-                "branch": self.branch,
-                "ref_type": "commit",
-                "ref": head.id,
-            }
-            payload = {"workspace": workspace, "params": params}
+            payload = {"workspace": _at_head(lake, self.repository, self.branch), "params": params}
+            if inputs := self._inputs(lake):
+                payload["inputs"] = inputs
             try:
                 return run_attempt(build_job(self.definition), execution, payload, ports)
             except BaseException:
                 self._clean_up(execution, lake, complain)
                 raise
+
+    def _inputs(self, lake: Lake) -> dict[str, Any]:
+        """The inputs of the task, each where its branch is now."""
+        spec = self.definition.workspace
+        found: dict[str, Any] = {}
+        for name, given in (spec.inputs if spec else {}).items():
+            if given.repository is None:
+                raise InputError(
+                    f"a local run cannot know the repository of the input {name!r}",
+                    hint=f"Name it: inputs={{{name!r}: InputSpec(repository=…)}}.",
+                )
+            found[name] = _at_head(lake, given.repository, given.branch)
+        return found
 
     @contextmanager
     def _spark(self, execution: Execution) -> Iterator[SparkAccess]:

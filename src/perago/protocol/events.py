@@ -28,7 +28,14 @@ def describe_progress(event: PhaseEvent) -> str:
 
 # What an operator should see: logged as warnings, and kept in the task log.
 WARNINGS = frozenset(
-    {"publication_replaced", "licence_withdrawn", "reply_lost", "staging_cleanup_failed"}
+    {
+        "guardrail_warned",
+        "publication_replaced",
+        "licence_withdrawn",
+        "reply_lost",
+        "result_masked",
+        "staging_cleanup_failed",
+    }
 )
 
 EventSink = Callable[[PhaseEvent], None]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from perago.errors import InputError
 from perago.protocol.events import EventSink
 from perago.protocol.ports import Attempts, Clock, Lake, Objects, SparkExecutions, Workspaces
+from perago.protocol.workspace import NamedInput, WorkspaceInput
 
 Replacement = Literal["provenance", "head-state", "off"]
+Check = Callable[[Any, Callable[[str], None]], None]
 
 DEFAULT_MERGE_TIMEOUT_SECONDS = 60.0
 # A merge whose HEAD is the merge base takes milliseconds; LakeFS retries its write up to ten times.
@@ -23,17 +26,36 @@ _SMALL_REQUESTS_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
+class InputUse:
+    """Which folder of a read-only input a task gets, and where the input must be, if anywhere."""
+
+    prefix: str
+    repository: str | None = None
+
+    def at(self, workspace: WorkspaceInput, where: str) -> NamedInput:
+        """The input at the commit that the payload names; raises ``InputError``."""
+        if self.repository is not None and workspace.repository != self.repository:
+            raise InputError(
+                f"{where}: the task reads repository {self.repository!r}, "
+                f"not {workspace.repository!r}"
+            )
+        return NamedInput(workspace, self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkspaceUse:
     """How a task uses its workspace. The checks raise ``GuardrailViolation``.
 
-    They get what the body gets: a folder (``Path``) or a Spark workspace.
+    They get what the body gets, a folder (``Path``) or a Spark workspace, and a function that
+    takes each warning.
     """
 
     prefix: str
     read_only: bool
-    check_pre: Callable[[Any], None]
-    check_post: Callable[[Any], None]
+    check_pre: Check
+    check_post: Check
     kind: Literal["file", "spark"] = "file"
+    inputs: Mapping[str, InputUse] = field(default_factory=dict)
     # How many guardrails the checks run.
     pre_guardrails: int = 0
     post_guardrails: int = 0

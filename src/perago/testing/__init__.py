@@ -22,13 +22,14 @@ from perago.testing.faults import (
     reply_lost,
     request_lost,
 )
+from perago.testing.http_faults import HttpFault
 from perago.testing.lake import InMemoryLake
 from perago.testing.objects import InMemoryObjects
 from perago.testing.spark import InMemorySpark
 from perago.testing.workspaces import InMemoryWorkspaces
 
 if TYPE_CHECKING:
-    from perago.testing.fault_proxy import FaultProxy, HttpFault
+    from perago.testing.fault_proxy import FaultProxy
     from perago.testing.task_runs import Diff, TaskRun, TaskWorkspace, run_task
 
 __all__ = [
@@ -57,15 +58,14 @@ __all__ = [
 
 # Loaded when first asked for: they bring an HTTP server or the adapters along, which a simulation
 # does not need.
-_FAULT_PROXY = frozenset({"FaultProxy", "HttpFault"})
 _TASK_RUNS = frozenset({"Diff", "TaskRun", "TaskWorkspace", "run_task"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FAULT_PROXY:
-        from perago.testing import fault_proxy
+    if name == "FaultProxy":
+        from perago.testing.fault_proxy import FaultProxy
 
-        return getattr(fault_proxy, name)
+        return FaultProxy
     if name in _TASK_RUNS:
         from perago.testing import task_runs
 

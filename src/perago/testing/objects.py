@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,7 +12,7 @@ from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.testing.faults import Faults
 from perago.testing.repository import Repository, StoredObject, Tree
-from perago.transfer.inventory import RemoteObject
+from perago.transfer.inventory import Digest, RemoteObject
 
 _MAX_DELETES = 1000
 
@@ -121,9 +120,10 @@ class InMemoryObjects:
 
 
 def _listed(key: str, item: StoredObject) -> RemoteObject:
-    checksum = hashlib.md5(item.content, usedforsecurity=False).hexdigest()
-    size, metadata = len(item.content), dict(item.metadata)
-    return RemoteObject(key, size, item.content_type, metadata, checksum)
+    checksum = Digest(len(item.content))
+    checksum.update(memoryview(item.content))
+    metadata = dict(item.metadata)
+    return RemoteObject(key, len(item.content), item.content_type, metadata, checksum.text())
 
 
 def _diff(before: Tree, after: Tree) -> list[Change]:

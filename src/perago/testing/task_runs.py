@@ -20,6 +20,8 @@ from perago.tasks.definition import TaskDefinition, definition_of
 # The text or the bytes of files, by their paths below the task's prefix.
 Files = Mapping[str, str | bytes]
 Params = BaseModel | Mapping[str, Any] | None
+# The files of a task's inputs, by their names.
+Inputs = Mapping[str, Path | Files]
 
 
 @dataclass(frozen=True)
@@ -94,24 +96,33 @@ class TaskWorkspace:
         return _read(self.folder)
 
     def run(
-        self, function: Callable[..., Any], params: Params = None, *, spark: Any = None
+        self,
+        function: Callable[..., Any],
+        params: Params = None,
+        *,
+        spark: Any = None,
+        inputs: Inputs | None = None,
     ) -> TaskRun:
-        """Run a task on the folder as it is now; a Spark task needs a session of a local Spark."""
+        """Run a task on the folder as it is now; a Spark task needs a session of a local Spark.
+
+        ``inputs`` are those of its ``WorkspaceSpec``, each a folder or files, which are copied.
+        """
         definition = _definition(function)
         events: list[PhaseEvent] = []
         with tempfile.TemporaryDirectory(prefix="perago-test-") as scratch:
             copy = Path(scratch, "data").absolute()
             shutil.copytree(self.folder, copy, symlinks=True)
+            folders = _copy_inputs(definition, inputs or {}, Path(scratch, "inputs").absolute())
             given = _plain(params)
             if definition.workspace is None:
                 outcome = run_alone(definition, given, Settings(), events.append)
             elif definition.kind == "file":
-                outcome = run_in_folder(definition, given, copy, Settings(), events.append)
+                outcome = run_in_folder(definition, given, copy, Settings(), events.append, folders)
             elif spark is None:
                 raise ValueError(f"task {definition.name!r} is a Spark task: give spark=")
             else:
                 outcome = run_on_spark(
-                    definition, given, spark, self.folder, copy, Settings(), events.append
+                    definition, given, spark, self.folder, copy, Settings(), events.append, folders
                 )
             before, after = self.files, _read(copy)
             writes = definition.workspace is not None and not definition.workspace.read_only
@@ -127,6 +138,7 @@ def run_task(
     params: Params = None,
     *,
     spark: Any = None,
+    inputs: Inputs | None = None,
 ) -> TaskRun:
     """Run a task on a copy of a folder, or on files given by path, and change neither.
 
@@ -134,12 +146,27 @@ def run_task(
     attempt does wrong is in the run that is returned; its ``result`` raises for it.
     """
     with tempfile.TemporaryDirectory(prefix="perago-test-") as folder:
-        space = TaskWorkspace(Path(folder, "workspace"))
-        if isinstance(workspace, Path):
-            shutil.copytree(workspace, space.folder, dirs_exist_ok=True, symlinks=True)
-        else:
-            space.put(workspace or {})
-        return space.run(function, params, spark=spark)
+        space = _copied(workspace or {}, Path(folder, "workspace"))
+        return space.run(function, params, spark=spark, inputs=inputs)
+
+
+def _copied(files: Path | Files, folder: Path) -> TaskWorkspace:
+    space = TaskWorkspace(folder)
+    if isinstance(files, Path):
+        shutil.copytree(files, space.folder, dirs_exist_ok=True, symlinks=True)
+    else:
+        space.put(files)
+    return space
+
+
+def _copy_inputs(definition: TaskDefinition, given: Inputs, folder: Path) -> dict[str, Path]:
+    wanted = definition.workspace.inputs if definition.workspace is not None else {}
+    if given.keys() != wanted.keys():
+        raise ValueError(
+            f"task {definition.name!r} has the inputs {sorted(wanted)}, not {sorted(given)}: "
+            "give inputs={NAME: folder or files}"
+        )
+    return {name: _copied(files, folder / name).folder for name, files in given.items()}
 
 
 def _definition(function: Callable[..., Any]) -> TaskDefinition:

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +16,13 @@ from perago.protocol.identity import Execution
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
+    InputUse,
     Job,
     WorkspaceUse,
 )
 from perago.tasks.context import AttemptState, TaskContext
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.tasks.guardrails import Guardrail, Warn, check_folder, check_spark
 
 
 def build_job(definition: TaskDefinition) -> Job:
@@ -41,7 +42,7 @@ def build_job(definition: TaskDefinition) -> Job:
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
         code_fingerprint=_fingerprint(definition.function),
-        perago_version=version("perago-spark"),
+        perago_version=_version(),
     )
 
 
@@ -68,6 +69,14 @@ def build_context(
     )
 
 
+def _version() -> str | None:
+    """The version of Perago; None where it runs from its source, without being installed."""
+    try:
+        return version("perago-spark")
+    except PackageNotFoundError:
+        return None
+
+
 def _fingerprint(function: Callable[..., Any]) -> str | None:
     """The SHA-256 of the file in which a task is defined: what ``sha256sum`` prints for it.
 
@@ -86,7 +95,7 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
     if spec is None:
         return None
     kind: Literal["file", "spark"] = "spark" if definition.kind == "spark" else "file"
-    check: Callable[[Sequence[Guardrail], Any], None] = (
+    check: Callable[[Sequence[Guardrail], Any, Warn], None] = (
         check_spark if kind == "spark" else check_folder
     )
     return WorkspaceUse(
@@ -95,6 +104,9 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        inputs={
+            name: InputUse(it.normal_prefix, it.repository) for name, it in spec.inputs.items()
+        },
         pre_guardrails=len(spec.pre),
         post_guardrails=len(spec.post),
     )

@@ -25,7 +25,7 @@ from typing import Any
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
 from perago.masking import hide_secret_variables
-from perago.observability.logs import attempt_logs, configure_logs
+from perago.observability.logs import configure_logs, process_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
 from perago.protocol.job import Job, Ports
@@ -257,7 +257,7 @@ def _run(
     context = build_context(assignment.task, execution, ports.events, line.ask_state)
     try:
         with (
-            attempt_logs(assignment.task, execution),
+            process_logs(assignment.task, execution),
             spark.attempt(execution),
             attempt_context(context),
         ):

@@ -21,6 +21,7 @@ from perago.errors import (
     NotFoundError,
     StaleAttemptError,
 )
+from perago.http_client import deadline
 from perago.masking import sendable
 from perago.protocol.events import WARNINGS, PhaseEvent, describe_progress
 from perago.protocol.fences import assert_current_attempt_snapshot
@@ -63,19 +64,20 @@ def report(
 ) -> Reported:
     """Post an outcome, trying again within ``seconds``; raises if Conductor stays away.
 
+    No request goes beyond that time, also to a Conductor that takes it and never answers.
     Conductor checks no claim on an update: a late FAILED of an old execution would end the live
     one. So the task is read before every post, and after it, because a post whose reply was lost
     may have been taken. What Conductor refuses is replaced by a small FAILED that says so: an
     outcome that cannot be delivered would leave the attempt to its response timeout.
     """
-    deadline = time.monotonic() + seconds
+    ends = time.monotonic() + seconds
     try:
         return _post(conductor, claim, outcome, logs, seconds=seconds)
     except NotFoundError:
         return Reported.GONE
     except (BackendRefusedError, BackendDeniedError) as error:
         _log.error("result_refused", reason=str(error), outcome=shorten(repr(outcome), _LONGEST))
-        left = max(deadline - time.monotonic(), _LEAST_SECONDS)
+        left = max(ends - time.monotonic(), _LEAST_SECONDS)
         return _post_refusal(conductor, claim, error, seconds=left)
 
 
@@ -100,22 +102,23 @@ def _post(
 ) -> Reported:
     outcome, logs = _sendable(outcome), [sendable(line) for line in logs]
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in retrying(seconds):
-        with attempt:
-            fresh = conductor.read(claim.attempt.task_id)
-            if (fresh.status, fresh.worker_id) == (wanted, claim.token):
+    with deadline(seconds):
+        for attempt in retrying(seconds):
+            with attempt:
+                fresh = conductor.read(claim.attempt.task_id)
+                if (fresh.status, fresh.worker_id) == (wanted, claim.token):
+                    return Reported.POSTED
+                if not _is_ours(claim, fresh):
+                    return Reported.STALE
+                conductor.complete(claim, outcome, logs)
+                if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
+                    raise BackendUnavailableError("Conductor took the result and did not store it")
                 return Reported.POSTED
-            if not _is_ours(claim, fresh):
-                return Reported.STALE
-            conductor.complete(claim, outcome, logs)
-            if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
-                raise BackendUnavailableError("Conductor took the result and did not store it")
-            return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
 
 
 def _sendable(outcome: Outcome) -> Outcome:
-    """Mask secrets in the texts of an outcome; a result is the author's own."""
+    """Mask secrets in the texts of a failure; those in a result are masked where it is built."""
     if isinstance(outcome, Completed):
         return outcome
     hint = sendable(outcome.hint) if outcome.hint else outcome.hint
@@ -124,15 +127,16 @@ def _sendable(outcome: Outcome) -> Outcome:
     )
 
 
-def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
+def hand_back(conductor: Reporting, claim: Claim, *, seconds: float) -> Reported:
     """Put an attempt back into Conductor's queue without burning a retry."""
     try:
-        for attempt in retrying(seconds):
-            with attempt:
-                if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
-                    return Reported.STALE
-                conductor.hand_back(claim)
-                return Reported.POSTED
+        with deadline(seconds):
+            for attempt in retrying(seconds):
+                with attempt:
+                    if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
+                        return Reported.STALE
+                    conductor.hand_back(claim)
+                    return Reported.POSTED
     except NotFoundError:
         return Reported.GONE
     raise AssertionError("unreachable")  # pragma: no cover

@@ -31,6 +31,7 @@ def run(world: RealSparkWorld, *arguments: str) -> subprocess.CompletedProcess[s
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": connection.access_key_id,
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": connection.secret_access_key.get_secret_value(),
         "PERAGO_WORKSPACE_ROOT": str(world.root),
+        "PERAGO_OBJECT_CACHE_BYTES": "0",
         "SPARK_REMOTE": world.remote,
     }
     return subprocess.run(

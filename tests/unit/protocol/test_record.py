@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -53,6 +54,15 @@ def test_a_record_is_read_back_as_it_was_written(result: str | None) -> None:
     assert all(key.startswith("perago.") for key in metadata)
     assert all(isinstance(value, str) for value in metadata.values())
     assert read({**metadata, ".lakefs.merge.strategy": "default", "other": "x"}) == record
+
+
+def test_warnings_are_recorded_as_a_bounded_list() -> None:
+    record = RECORD.with_warnings([f"{n}\n{'x' * 1000}" for n in range(25)])
+    assert read(record.metadata()) == record
+    *shown, rest = json.loads(record.metadata()["perago.warnings"])
+    assert [len(text) for text in shown] == [300] * 10
+    assert (shown[9][:3], rest) == ("9 x", "… and 15 more")
+    assert record.with_warnings([]) == RECORD
 
 
 def test_a_commit_without_a_whole_record_has_none() -> None:

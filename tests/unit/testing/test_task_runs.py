@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from perago import SparkWorkspace, WorkspaceSpec, require_file, task
+from perago import InputSpec, SparkWorkspace, WorkspaceSpec, require_file, task
 from perago.testing import Diff, TaskWorkspace, run_task
 
 
@@ -57,6 +59,19 @@ def job(workspace: SparkWorkspace, params: Params) -> Result:
     return Result(length=0)
 
 
+@task(
+    name="join",
+    owner_email="tests@example.com",
+    workspace=WorkspaceSpec(inputs={"dims": InputSpec("dimensions")}),
+)
+def join(workspace: Path, params: Params, inputs: Mapping[str, Path]) -> Result:
+    """Write what an input says, and into the input."""
+    text = (inputs["dims"] / "name.txt").read_text()
+    (workspace / "name.txt").write_text(text)
+    (inputs["dims"] / "mine.txt").write_text("x")
+    return Result(length=len(text))
+
+
 FILES: dict[str, str | bytes] = {"in.txt": "old", "old.txt": b"bytes", "deep/kept.txt": "same"}
 
 
@@ -104,6 +119,19 @@ def test_what_a_worker_would_refuse_is_refused(
     failure = run_task(rewrite, files, params).failure
     assert failure is not None
     assert failure.code == code
+
+
+def test_inputs_are_folders_or_files_and_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "name.txt").write_text("Ada")
+    assert run_task(join, {}, inputs={"dims": {"name.txt": "Eve"}}).files == {"name.txt": b"Eve"}
+    assert run_task(join, {}, inputs={"dims": tmp_path}).diff == Diff(added=("name.txt",))
+    assert [path.name for path in tmp_path.iterdir()] == ["name.txt"]
+
+
+@pytest.mark.parametrize("inputs", [None, {}, {"dims": {}, "more": {}}])
+def test_inputs_that_are_not_those_of_the_task_say_so(inputs: Any) -> None:
+    with pytest.raises(ValueError, match=r"has the inputs \['dims'\], not"):
+        run_task(join, {}, inputs=inputs)
 
 
 def test_a_task_without_a_workspace_needs_none() -> None:
