@@ -27,6 +27,13 @@ _COMMIT = re.compile(r"[0-9a-f]{64}")
 # What decides at run time which tasks it runs: nothing can be said about them here.
 _UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
 
+_INPUT_KEYS = {"workspace", "params", "inputs"}
+_EXAMPLES = {
+    "workspace": '"${workflow.input.workspace}"',
+    "params": "{}",
+    "inputs": '{"NAME": "${workflow.input.NAME}"}',
+}
+
 # The repository and the branch, as expressions or as they are written.
 BranchKey = tuple[str, str]
 
@@ -210,36 +217,56 @@ class _Check:
         if not isinstance(inputs, dict):
             self._error(reference, "inputParameters must be an object")
             return
-        is_ours = definition is not None or (
-            bool(inputs) and set(inputs) <= {"workspace", "params"}
-        )
+        is_ours = definition is not None or (bool(inputs) and set(inputs) <= _INPUT_KEYS)
         if definition is None and self._tasks is not None:
             says = self._error if is_ours else self._warn
             near = nearest(step["name"], self._tasks)
             says(reference, f"no given module has a task {step['name']!r}{near}")
         if is_ours:
-            takes_workspace = "workspace" in inputs
-            if definition is not None:
-                takes_workspace = definition.workspace is not None
-            self._check_keys(reference, inputs, takes_workspace)
+            self._check_keys(reference, inputs, definition)
             self._check_params(reference, inputs.get("params"), definition)
+        if "inputs" in inputs and is_ours:
+            self._check_named(reference, inputs["inputs"], definition)
         if "workspace" in inputs:
             self._check_workspace(reference, inputs["workspace"], definition, state)
 
-    def _check_keys(self, reference: str, inputs: Json, takes_workspace: bool) -> None:
-        wanted = ["workspace", "params"] if takes_workspace else ["params"]
-        examples = {"workspace": '"${workflow.input.workspace}"', "params": "{}"}
+    def _check_keys(self, reference: str, inputs: Json, definition: TaskDefinition | None) -> None:
+        wanted: list[str]
+        if definition is None:
+            wanted = [key for key in ("workspace", "inputs") if key in inputs]
+        else:
+            spec = definition.workspace
+            wanted = [] if spec is None else ["workspace", *(["inputs"] if spec.inputs else [])]
+        wanted.append("params")
         for key in wanted:
             if key not in inputs:
-                self._error(reference, f'inputParameters needs "{key}", such as {examples[key]}')
+                self._error(reference, f'inputParameters needs "{key}", such as {_EXAMPLES[key]}')
         for key in inputs:
             if key not in wanted:
-                more = " (the task takes none)" if key == "workspace" else ""
+                more = " (the task takes none)" if key in _INPUT_KEYS else ""
                 self._error(
                     reference,
-                    f'inputParameters has "{key}", which no task takes{more}: a step '
+                    f'inputParameters has "{key}", which no task takes{more}: this step '
                     f"has exactly {' and '.join(wanted)}",
                 )
+
+    def _check_named(self, reference: str, given: Any, definition: TaskDefinition | None) -> None:
+        """Check the inputs beside the workspace: each is a workspace, and may be an older one."""
+        if whole_expression(given) is not None:
+            return
+        if not isinstance(given, dict):
+            self._error(reference, f"inputs must be an object, not {type(given).__name__}")
+            return
+        spec = definition.workspace if definition is not None else None
+        names = list(given if spec is None else spec.inputs)
+        for name in names:
+            if name not in given:
+                self._error(reference, f"inputs: missing {name!r}, a workspace")
+        for name, value in given.items():
+            if name not in names:
+                self._error(reference, f"inputs: the task has no {name!r}{nearest(name, names)}")
+            else:
+                self._origin(reference, value, f"inputs.{name}")
 
     def _check_params(self, reference: str, params: Any, definition: TaskDefinition | None) -> None:
         if params is None or whole_expression(params) is not None:
@@ -294,14 +321,14 @@ class _Check:
 
     # Where a workspace comes from.
 
-    def _origin(self, reference: str, value: Any) -> _Origin | None:
+    def _origin(self, reference: str, value: Any, what: str = "workspace") -> _Origin | None:
         if isinstance(value, dict):
-            return self._origin_of_object(reference, value)
+            return self._origin_of_object(reference, value, what)
         expression = whole_expression(value)
         if expression is None:
             self._error(
                 reference,
-                'workspace must be "${workflow.input.workspace}", "${STEP.output.workspace}", or '
+                f'{what} must be "${{workflow.input.workspace}}", "${{STEP.output.workspace}}", or '
                 f"an object with {', '.join(WORKSPACE_KEYS)}",
             )
             return None
@@ -315,21 +342,21 @@ class _Check:
         self._warn(reference, f"where ${{{expression}}} comes from is not followed")
         return None
 
-    def _origin_of_object(self, reference: str, value: Json) -> _Origin | None:
+    def _origin_of_object(self, reference: str, value: Json, what: str) -> _Origin | None:
         given = {"ref_type" if key == "refType" else key: item for key, item in value.items()}
         missing = [key for key in WORKSPACE_KEYS if key not in given]
         extra = [key for key in given if key not in WORKSPACE_KEYS]
         if missing or extra:
             text = f"missing {', '.join(missing)}" if missing else f"unexpected {', '.join(extra)}"
-            self._error(reference, f"workspace: {text}")
+            self._error(reference, f"{what}: {text}")
             return None
         if not has_expression(given["ref_type"]) and given["ref_type"] != "commit":
-            self._error(reference, 'workspace: "ref_type" must be "commit"')
+            self._error(reference, f'{what}: "ref_type" must be "commit"')
         ref = given["ref"]
         if not has_expression(ref) and not (isinstance(ref, str) and _COMMIT.fullmatch(ref)):
             self._error(
                 reference,
-                "workspace: ref must be the full id of a commit (64 hex digits); "
+                f"{what}: ref must be the full id of a commit (64 hex digits); "
                 "`perago workflow run --repository R` fills in that of HEAD",
             )
         key = (self._name(given["repository"], 0), self._name(given["branch"], 1))
