@@ -6,24 +6,22 @@ to, the walk knows which step publishes last, and so which workspace the next wr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perago.operations.model_check import WORKSPACE_KEYS, nearest, output_problem, params_problems
+from perago.operations.model_check import nearest, output_problem, params_problems
 from perago.operations.workflow_file import (
     Json,
     WorkflowFile,
     all_steps,
     branches_of,
     expressions,
-    has_expression,
     whole_expression,
 )
+from perago.operations.workspace_origins import BranchKey, Origin, Origins
 from perago.tasks.definition import TaskDefinition
 
-_COMMIT = re.compile(r"[0-9a-f]{64}")
 # What decides at run time which tasks it runs: nothing can be said about them here.
 _UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
 
@@ -33,9 +31,6 @@ _EXAMPLES = {
     "params": "{}",
     "inputs": '{"NAME": "${workflow.input.NAME}"}',
 }
-
-# The repository and the branch, as expressions or as they are written.
-BranchKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +44,6 @@ class Finding:
     def __str__(self) -> str:
         where = f"step {self.step!r}: " if self.step else ""
         return f"{self.severity}: {where}{self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """A workspace: its branch, and the step that published the commit; empty for the start."""
-
-    key: BranchKey
-    writer: str = ""
 
 
 @dataclass(slots=True)
@@ -91,8 +78,8 @@ class _Check:
         self._found: dict[Finding, None] = {}
         self._round = ""
         self._references: list[str] = []
+        self._origins = Origins(self._references, self._error, self._warn)
         self._step_tasks: dict[str, TaskDefinition] = {}
-        self._outputs: dict[str, _Origin] = {}
         # Branches about which an error was said: nothing more follows from what comes after.
         self._in_conflict: set[BranchKey] = set()
 
@@ -266,7 +253,7 @@ class _Check:
             if name not in names:
                 self._error(reference, f"inputs: the task has no {name!r}{nearest(name, names)}")
             else:
-                self._origin(reference, value, f"inputs.{name}")
+                self._origins.trace(reference, value, f"inputs.{name}")
 
     def _check_params(self, reference: str, params: Any, definition: TaskDefinition | None) -> None:
         if params is None or whole_expression(params) is not None:
@@ -280,22 +267,22 @@ class _Check:
     def _check_workspace(
         self, reference: str, value: Any, definition: TaskDefinition | None, state: _State
     ) -> None:
-        origin = self._origin(reference, value)
+        origin = self._origins.trace(reference, value)
         if origin is None:
             return
         spec = definition.workspace if definition is not None else None
         if spec is not None and spec.read_only:
-            self._outputs[reference] = origin
+            self._origins.outputs[reference] = origin
             return
         last = state.latest.get(origin.key, frozenset({""}))
         if origin.key not in self._in_conflict:
             self._check_currency(reference, origin, last, is_writer=spec is not None)
-        self._outputs[reference] = _Origin(origin.key, reference)
+        self._origins.outputs[reference] = Origin(origin.key, reference)
         state.latest[origin.key] = frozenset({reference})
         state.wrote.setdefault(origin.key, []).append(reference)
 
     def _check_currency(
-        self, reference: str, origin: _Origin, last: frozenset[str], *, is_writer: bool
+        self, reference: str, origin: Origin, last: frozenset[str], *, is_writer: bool
     ) -> None:
         """A writer must take the commit that its branch is at."""
         taken = f"that step {origin.writer!r} left" if origin.writer else "of the workflow's input"
@@ -318,62 +305,6 @@ class _Check:
             self._warn(
                 reference, f"takes the workspace {taken}; where {more}, it fails with PRG-502"
             )
-
-    # Where a workspace comes from.
-
-    def _origin(self, reference: str, value: Any, what: str = "workspace") -> _Origin | None:
-        if isinstance(value, dict):
-            return self._origin_of_object(reference, value, what)
-        expression = whole_expression(value)
-        if expression is None:
-            self._error(
-                reference,
-                f'{what} must be "${{workflow.input.workspace}}", "${{STEP.output.workspace}}", or '
-                f"an object with {', '.join(WORKSPACE_KEYS)}",
-            )
-            return None
-        parts = expression.split(".")
-        if parts[:2] == ["workflow", "input"] and len(parts) > 2:
-            return _Origin((f"{expression}.repository", f"{expression}.branch"))
-        if parts[1:] == ["output", "workspace"]:
-            if parts[0] in self._references and parts[0] not in self._outputs:
-                self._warn(reference, f"where ${{{expression}}} comes from is not followed")
-            return self._outputs.get(parts[0])
-        self._warn(reference, f"where ${{{expression}}} comes from is not followed")
-        return None
-
-    def _origin_of_object(self, reference: str, value: Json, what: str) -> _Origin | None:
-        given = {"ref_type" if key == "refType" else key: item for key, item in value.items()}
-        missing = [key for key in WORKSPACE_KEYS if key not in given]
-        extra = [key for key in given if key not in WORKSPACE_KEYS]
-        if missing or extra:
-            text = f"missing {', '.join(missing)}" if missing else f"unexpected {', '.join(extra)}"
-            self._error(reference, f"{what}: {text}")
-            return None
-        if not has_expression(given["ref_type"]) and given["ref_type"] != "commit":
-            self._error(reference, f'{what}: "ref_type" must be "commit"')
-        ref = given["ref"]
-        if not has_expression(ref) and not (isinstance(ref, str) and _COMMIT.fullmatch(ref)):
-            self._error(
-                reference,
-                f"{what}: ref must be the full id of a commit (64 hex digits); "
-                "`perago workflow run --repository R` fills in that of HEAD",
-            )
-        key = (self._name(given["repository"], 0), self._name(given["branch"], 1))
-        source = (whole_expression(ref) or "").split(".")
-        if source[1:] == ["output", "workspace", "ref"] and source[0] in self._outputs:
-            return _Origin(key, self._outputs[source[0]].writer)
-        return _Origin(key)
-
-    def _name(self, value: Any, index: Literal[0, 1]) -> str:
-        """Return a repository or branch as it is written, or that of the step it comes from."""
-        expression = whole_expression(value)
-        if expression is None:
-            return str(value)
-        reference, _, rest = expression.partition(".")
-        if rest.startswith("output.workspace.") and reference in self._outputs:
-            return self._outputs[reference].key[index]
-        return expression
 
     # What expressions refer to.
 
