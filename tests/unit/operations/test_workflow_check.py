@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from webshop import workflow as webshop_workflow
 
 from perago import InputSpec, WorkspaceSpec, task
+from perago.operations.model_check import params_problems
 from perago.operations.workflow_check import check_workflow
 from perago.operations.workflow_file import WorkflowFile
 from perago.tasks.definition import TaskDefinition, definition_of
@@ -359,3 +360,14 @@ def test_the_demonstration_s_workflow_has_no_mistake() -> None:
     definition = webshop_workflow.definition()
     workflow = WorkflowFile(definition["name"], 1, definition)
     assert check_workflow(workflow, load_tasks(modules)) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"), [("allow", 0), ("ignore", 0), ("forbid", 1), (None, 1)]
+)
+def test_a_model_says_itself_what_to_do_with_keys_that_it_does_not_know(
+    extra: Any, found: int
+) -> None:
+    config = ConfigDict(extra=extra) if extra else ConfigDict()
+    model = create_model("Model", __config__=config, day=(str, "today"))
+    assert len(list(params_problems({"dya": "x"}, model))) == found
