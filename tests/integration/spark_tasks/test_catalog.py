@@ -91,6 +91,6 @@ def test_the_tables_of_a_killed_execution_are_dropped_by_whoever_ends_its_sessio
     assert database in databases(spark_remote)
     interrupt(spark_remote, execution)
     # pyspark would go on using it as this process's default session.
-    session.release_session_on_close = False  # type: ignore[attr-defined]
+    session.release_session_on_close = False
     close_session(session)
     assert database not in databases(spark_remote)
