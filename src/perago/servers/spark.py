@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from perago.connections import LakeFSConnection
 from perago.errors import SetupError
 from perago.servers.loopback import LOOPBACK
+from perago.servers.memory import GIB, read_size, usable_memory, write_size
 from perago.servers.properties import write_properties
 from perago.servers.s3a import s3a_settings
 from perago.servers.server import (
@@ -38,7 +39,15 @@ SMALL_JOBS = {
     "spark.driver.extraJavaOptions": " ".join(java.QUICK_START),
     "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
     "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "1g",
 }
+_MEMORY = "spark.driver.memory"
+_RESULT_SIZE = "spark.driver.maxResultSize"
+_LEAST_MEMORY = GIB
+# A driver of a cluster holds plans and results, and no data.
+_MOST_CLUSTER_MEMORY = 4 * GIB
+# Of the driver's memory, for one result: it is there more than once while it is sent.
+_RESULT_SHARE = 4
 # What would change Spark's settings, and what concerns the worker alone.
 _NOT_INHERITED = (
     *("SPARK_", "PYSPARK_", "HADOOP_", "AWS_"),
@@ -73,6 +82,19 @@ class ConnectSettings:
         """The Java that the server needs on this machine."""
         executors_here = self.master.startswith("local-cluster[")
         return java.SPARK_WITH_EXECUTORS if executors_here else java.SPARK
+
+    def memory(self) -> dict[str, str]:
+        """Choose the driver's memory from the machine's, and the most that one result may take.
+
+        In local mode the driver does all the work: it gets half of the memory, because Python
+        functions and the worker's executors have theirs outside of it. A result that is too large
+        then fails its query, before it ends the server and with it every attempt.
+        """
+        usable = usable_memory()
+        size = usable // 2 if self.is_local else min(usable // 4, _MOST_CLUSTER_MEMORY)
+        memory = self.conf.get(_MEMORY) or write_size(max(size, _LEAST_MEMORY))
+        result = (read_size(memory) or GIB) // _RESULT_SHARE
+        return {_MEMORY: memory, _RESULT_SIZE: self.conf.get(_RESULT_SIZE) or write_size(result)}
 
     def authentication(self) -> dict[str, str]:
         """Make Spark's own processes authenticate each other, where the master supports it.
@@ -164,7 +186,9 @@ class ConnectServer(Server):
         settings = self._settings
         defaults = {
             "spark.app.name": settings.app_name,
-            "spark.driver.memory": "1g",
+            **settings.memory(),
+            # The attempts share the server: a short one does not wait for a long one.
+            "spark.scheduler.mode": "FAIR",
             "spark.ui.enabled": "false",
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.home / "warehouse"),

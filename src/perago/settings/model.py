@@ -235,6 +235,14 @@ class Settings(BaseModel):
     spark_properties: _File | None = _setting(
         "PERAGO_SPARK_PROPERTIES", "A properties file with settings of managed Spark."
     )
+    spark_idle_seconds: float = _setting(
+        "PERAGO_SPARK_IDLE_SECONDS",
+        "Managed Spark that no attempt has used for so long is stopped, and started again when one "
+        "needs it; 0 keeps it.",
+        default=1800.0,
+        ge=0,
+        allow_inf_nan=False,
+    )
     spark_data: Annotated[str, AfterValidator(_check_patterns)] | None = _setting(
         "PERAGO_SPARK_DATA",
         "Data files of your packages that Spark's executors get besides Python files: patterns, "

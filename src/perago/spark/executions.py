@@ -10,6 +10,7 @@ from typing import Any
 from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
+from perago.spark.caching import free_cached
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session
@@ -65,7 +66,10 @@ class ConnectExecution:
 
     def end_operations(self) -> int:
         with translated("end the operations of this execution"):
-            return end_operations(self.session, _END_SECONDS)
+            ended = end_operations(self.session, _END_SECONDS)
+        # While the staging branch is there: Spark looks a frame's files up to find it.
+        free_cached(self.session)
+        return ended
 
     def close(self) -> None:
         """End the operations and the session; the server also ends both after a timeout."""

@@ -1,7 +1,8 @@
 """Give a worker its Spark Connect server: an external one, or a managed one that it keeps running.
 
 A managed server is started by the first attempt that needs it. A thread starts it, watches it, and
-starts it again after its death, with a pause that grows. It ends with the worker: when the
+starts it again after its death, with a pause that grows. A server that no attempt has used for a
+while is stopped, and the next attempt starts a new one. It ends with the worker: when the
 supervisor is killed, the watchdog of :mod:`perago.servers.watchdog` ends it.
 """
 
@@ -39,8 +40,15 @@ _log = structlog.get_logger(__name__)
 class SparkRuntime(Protocol):
     """Access to a worker's Connect server; safe to use from all slots' threads."""
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
-        """Wait for the server and return its connection string; None after ``give_up``."""
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
+        """Wait for the server and return its connection string; None after ``give_up``.
+
+        ``user`` is the execution that uses the server until :meth:`leave`.
+        """
+        ...
+
+    def leave(self, user: str) -> None:
+        """Say that an execution does not use the server any more."""
         ...
 
     def interrupt(self, execution_id: str) -> None:
@@ -56,7 +64,7 @@ def open_runtime(spark: ExternalSpark | ManagedSpark) -> SparkRuntime:
     """Build the runtime for resolved settings; nothing is started yet."""
     if isinstance(spark, ExternalSpark):
         return ExternalRuntime(spark.remote.get_secret_value())
-    return ManagedRuntime(spark.connect)
+    return ManagedRuntime(spark.connect, idle_seconds=spark.idle_seconds)
 
 
 class ExternalRuntime:
@@ -65,31 +73,40 @@ class ExternalRuntime:
     def __init__(self, remote: str) -> None:
         self._remote = remote
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         return self._remote
 
+    def leave(self, user: str) -> None:
+        """Do nothing: whether it is idle is its operator's business."""
+
     def interrupt(self, execution_id: str) -> None:
-        _interrupt(self._remote, execution_id)
+        _interrupt(self._remote, execution_id, alone=False)
 
     def close(self) -> None:
         """Do nothing: an external server keeps running."""
 
 
 class ManagedRuntime:
-    """A managed server, run by this worker."""
+    """A managed server, run by this worker; after ``idle_seconds`` without a user it is stopped."""
 
-    def __init__(self, settings: ConnectSettings) -> None:
+    def __init__(self, settings: ConnectSettings, *, idle_seconds: float = 0.0) -> None:
         self._settings = settings
+        self._idle_seconds = idle_seconds
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._remote: str | None = None
         self._failures = 0
         self._failure: PeragoError | None = None
+        # Who uses the server or waits for it, and since when there has been nobody.
+        self._users: set[str] = set()
+        self._idle_since = 0.0
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         """Start the server unless it runs, and wait for it; raises when this start fails."""
         with self._changed:
+            self._users.add(user)
+            self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="perago-spark", daemon=True)
                 self._thread.start()
@@ -104,10 +121,18 @@ class ManagedRuntime:
                 self._changed.wait(_TICK_SECONDS)
             return self._remote
 
+    def leave(self, user: str) -> None:
+        with self._changed:
+            self._users.discard(user)
+            if not self._users:
+                self._idle_since = time.monotonic()
+
     def interrupt(self, execution_id: str) -> None:
+        with self._changed:
+            remote, alone = self._remote, self._users <= {execution_id}
         # Without the server, nothing runs on it.
-        if (remote := self._remote) is not None:
-            _interrupt(remote, execution_id)
+        if remote is not None:
+            _interrupt(remote, execution_id, alone=alone)
 
     def close(self) -> None:
         """Stop the server and wait until it is gone."""
@@ -122,9 +147,11 @@ class ManagedRuntime:
         watchdog.remove_at_end(folder)
         deaths = 0
         try:
-            while not self._closing.is_set():
+            while self._is_wanted():
                 began = time.monotonic()
-                self._run_until_death(folder, watchdog)
+                if self._run_until_idle(folder, watchdog):
+                    deaths = 0
+                    continue
                 lived = time.monotonic() - began
                 deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
                 self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
@@ -132,8 +159,15 @@ class ManagedRuntime:
             watchdog.release()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _run_until_death(self, folder: Path, watchdog: Watchdog) -> None:
-        """Start the server and watch it until it dies or the worker closes."""
+    def _is_wanted(self) -> bool:
+        """Wait until somebody needs the server; False when the worker closes."""
+        with self._changed:
+            while not self._users and not self._closing.is_set():
+                self._changed.wait(_TICK_SECONDS)
+        return not self._closing.is_set()
+
+    def _run_until_idle(self, folder: Path, watchdog: Watchdog) -> bool:
+        """Start the server and watch it; False when it died, True when it was stopped."""
         # A new port and a new token each time: another process may have taken the old port.
         port = loopback.choose(["spark"], {})["spark"]
         token = secrets.token_urlsafe(32)
@@ -141,14 +175,26 @@ class ManagedRuntime:
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
             self._start(server)
-            while not self._closing.wait(_TICK_SECONDS):
+            while not self._closing.wait(_TICK_SECONDS) and not self._retire():
                 server.raise_if_dead()
         except (PeragoError, OSError) as error:
             self._fail(error if isinstance(error, PeragoError) else ServerError(str(error)))
+            return False
         finally:
             self._remote = None
             with contextlib.suppress(ServerError):
                 server.stop()
+        return True
+
+    def _retire(self) -> bool:
+        """Whether the server was idle for long enough; then nobody gets its address any more."""
+        with self._changed:
+            idle = time.monotonic() - self._idle_since
+            if self._users or not self._idle_seconds or idle < self._idle_seconds:
+                return False
+            self._remote = None
+        _log.info("spark_recycled", idle_seconds=round(idle))
+        return True
 
     def _start(self, server: ConnectServer) -> None:
         began = time.monotonic()
@@ -162,6 +208,8 @@ class ManagedRuntime:
                 return
         with self._changed:
             self._remote = server.remote
+            # Who asked for it may have given up meanwhile.
+            self._idle_since = time.monotonic()
             self._changed.notify_all()
         seconds = round(time.monotonic() - began, 1)
         _log.info(
@@ -179,8 +227,8 @@ class ManagedRuntime:
             self._changed.notify_all()
 
 
-def _interrupt(remote: str, execution_id: str) -> None:
-    request = {"remote": remote, "execution_id": execution_id}
+def _interrupt(remote: str, execution_id: str, *, alone: bool) -> None:
+    request = {"remote": remote, "execution_id": execution_id, "alone": alone}
     try:
         reply = child.ask(interrupting, request, seconds=_INTERRUPT_SECONDS)
     except BackendError as error:

@@ -62,6 +62,8 @@ class ManagedSpark:
     connect: ConnectSettings
     # The user's settings, without those that Perago adds.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # After so long without an attempt it is stopped; 0 means never.
+    idle_seconds: float = 0.0
 
     @property
     def runs_here(self) -> bool:
@@ -72,7 +74,8 @@ class ManagedSpark:
         """Describe it for the log: the resolved settings, with secrets masked."""
         shown = {key: mask(key, value) for key, value in sorted(self.conf.items())}
         s3_gateway = self.connect.lakefs.gateway
-        return {"spark.master": self.connect.master, "s3_gateway": s3_gateway, **shown}
+        chosen = {"spark.master": self.connect.master, "s3_gateway": s3_gateway}
+        return {**chosen, **self.connect.memory(), **shown}
 
 
 def resolve_spark(
@@ -108,7 +111,7 @@ def resolve_spark(
     connect = ConnectSettings("perago", lakefs, master, conf)
     if connect.is_local:
         connect = ConnectSettings("perago", lakefs, master, {**conf, SHARES_MODULES: "true"})
-    return ManagedSpark(connect, conf)
+    return ManagedSpark(connect, conf, settings.spark_idle_seconds)
 
 
 def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -158,9 +158,14 @@ class WorkerContext:
         self.metrics.handed_back(delivery.task_type)
         _log.info("attempt_handed_back", delivered=given.value)
 
-    def spark_remote(self, give_up: Callable[[], bool]) -> str | None:
+    def spark_remote(self, execution_id: str, give_up: Callable[[], bool]) -> str | None:
         """Where an attempt connects to; the first one starts the server."""
-        return self.spark.remote(give_up) if self.spark is not None else None
+        return self.spark.remote(give_up, execution_id) if self.spark is not None else None
+
+    def leave_spark(self, execution_id: str) -> None:
+        """An attempt that used Spark is over."""
+        if self.spark is not None:
+            self.spark.leave(execution_id)
 
     def clear(
         self,

@@ -149,6 +149,8 @@ class Slot:
             except Exception as error:  # noqa: BLE001  it ends this attempt and not the worker
                 _log.exception("slot_failed", slot=self._number)
                 ending = self._fail_unexpectedly(error, running, delivery)
+            if running.uses_spark:
+                self._context.leave_spark(execution.id)
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._context.conclude(delivery, definition, running, ending)
             self.running = None
@@ -226,7 +228,7 @@ class Slot:
         running.uses_spark = True
         try:
             remote = self._context.spark_remote(
-                lambda: running.reason_to_stop(self._stops) is not None
+                running.execution.id, lambda: running.reason_to_stop(self._stops) is not None
             )
         except BackendError as error:
             return SparkAddress(number=number, why=str(error), hint=error.hint)

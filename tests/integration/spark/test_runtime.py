@@ -1,4 +1,7 @@
-"""The Connect server that a worker keeps: started once, closed to others, ended with its owner."""
+"""The Connect server that a worker keeps: started once, closed to others, ended with its owner.
+
+Its sessions share it: none waits for, fills up or ends what belongs to the others.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +25,13 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from perago.connections import LakeFSConnection
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from perago.spark.runtime import ManagedRuntime
-from perago.spark.session import SHARES_MODULES, close_session, open_session
+from perago.spark.session import (
+    POOL_SETTING,
+    SHARES_MODULES,
+    close_session,
+    end_session,
+    open_session,
+)
 from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
@@ -157,6 +169,80 @@ def test_interrupting_what_never_began_does_nothing(runtime: ManagedRuntime) -> 
     session = open_session(remote, uuid.uuid4().hex)
     assert session.range(3).count() == 3
     close_session(session)
+
+
+@contextmanager
+def session_on(runtime: ManagedRuntime, pool: str = "") -> Iterator[Any]:
+    remote = runtime.remote(never)
+    assert remote is not None
+    session = open_session(remote, uuid.uuid4().hex)
+    if pool:
+        session.conf.set(POOL_SETTING, pool)
+    try:
+        yield session
+    finally:
+        end_session(session)
+
+
+def test_what_a_session_cached_is_freed_with_it(runtime: ManagedRuntime) -> None:
+    with session_on(runtime) as first:
+        first.range(5000).cache().count()
+        first.range(7000).createOrReplaceTempView("seven")
+        first.sql("CACHE TABLE seven")
+        with session_on(runtime) as second:
+            # Spark finds cached data by its plan: a session sees what another one has cached.
+            assert second.range(5000).is_cached
+            assert second.range(7000).is_cached
+    with session_on(runtime) as third:
+        assert not third.range(5000).is_cached
+        assert not third.range(7000).is_cached
+
+
+def test_a_killed_client_s_cached_data_is_freed_when_nobody_else_uses_the_server(
+    runtime: ManagedRuntime,
+) -> None:
+    remote = runtime.remote(never)
+    assert remote is not None
+    execution = uuid.uuid4().hex
+    lost = open_session(remote, execution)
+    lost.range(6000).cache().count()
+    runtime.interrupt(execution)  # another user (the anonymous one) has the server
+    with session_on(runtime) as other:
+        assert other.range(6000).is_cached
+    runtime.leave("")
+    runtime.interrupt(execution)
+    with session_on(runtime) as other:
+        assert not other.range(6000).is_cached
+    lost.client.close()
+
+
+def test_a_short_job_does_not_wait_for_a_long_one(runtime: ManagedRuntime) -> None:
+    def slow(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(0.4)
+            yield batch
+
+    with session_on(runtime, "long") as long, session_on(runtime, "short") as short:
+        short.range(1).mapInArrow(lambda batches: batches, "id long").collect()  # warm
+        frame = long.range(0, 40, 1, 40).mapInArrow(slow, "id long")
+        running = threading.Thread(target=frame.collect)
+        running.start()
+        time.sleep(1.0)
+        assert short.range(0, 4, 1, 4).selectExpr("sum(id)").collect()[0][0] == 6
+        # Forty tasks of 0.4 s on two cores: with FIFO the short job would have waited for them.
+        assert running.is_alive()
+        running.join()
+
+
+def test_a_result_that_is_too_large_fails_its_query_and_not_the_server(
+    runtime: ManagedRuntime,
+) -> None:
+    remote = runtime.remote(never)
+    with session_on(runtime) as session:
+        with pytest.raises(SparkConnectException, match="maxResultSize"):
+            session.range(0, 60_000_000, 1, 8).toPandas()
+        assert session.range(3).count() == 3
+    assert runtime.remote(never) == remote
 
 
 def test_a_killed_server_is_started_again(runtime: ManagedRuntime) -> None:

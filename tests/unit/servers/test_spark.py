@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.servers import spark
+from perago.servers.memory import GIB
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.toolchain import ivy, java, spark_jars
@@ -117,3 +118,41 @@ def test_executors_on_this_machine_need_a_full_java() -> None:
     assert ConnectSettings("test", LAKEFS, "local-cluster[2,1,1024]").java.wheel is False
     for master in ("local[*]", "yarn", "spark://h:1", "k8s://https://x"):
         assert ConnectSettings("test", LAKEFS, master).java is java.SPARK
+
+
+@pytest.mark.parametrize(
+    ("usable", "master", "memory", "result"),
+    [
+        (16 * GIB, "local[*]", "8192m", "2048m"),
+        (GIB, "local[*]", "1024m", "256m"),
+        (8 * GIB, "yarn", "2048m", "512m"),
+        (256 * GIB, "spark://h:1", "4096m", "1024m"),
+    ],
+)
+def test_the_driver_s_memory_comes_from_the_machine_s(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    usable: int,
+    master: str,
+    memory: str,
+    result: str,
+) -> None:
+    monkeypatch.setattr(spark, "usable_memory", lambda: usable)
+    _, properties = prepared(folder, master)
+    assert properties["spark.driver.memory"] == memory
+    # One result that is too large fails its query, and not the server.
+    assert properties["spark.driver.maxResultSize"] == result
+
+
+def test_the_user_s_memory_wins_and_the_result_s_follows_it(folder: Path) -> None:
+    _, properties = prepared(folder, "local[*]", spark_driver_memory="6g")
+    assert properties["spark.driver.memory"] == "6g"
+    assert properties["spark.driver.maxResultSize"] == "1536m"
+    _, properties = prepared(folder, "local[*]", spark_driver_maxResultSize="0")
+    assert properties["spark.driver.maxResultSize"] == "0"
+
+
+def test_attempts_share_a_server_fairly_unless_the_user_says_otherwise(folder: Path) -> None:
+    assert prepared(folder, "local[*]")[1]["spark.scheduler.mode"] == "FAIR"
+    _, properties = prepared(folder, "local[*]", spark_scheduler_mode="FIFO")
+    assert properties["spark.scheduler.mode"] == "FIFO"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import uuid
 
-from perago.spark.session import session_id, session_remote
+from perago.spark.session import pool_name, session_id, session_remote
 
 EXECUTION = "0123456789abcdef0123456789abcdef"
 SESSION = "01234567-89ab-cdef-0123-456789abcdef"
@@ -12,6 +14,10 @@ SESSION = "01234567-89ab-cdef-0123-456789abcdef"
 
 def test_the_session_id_is_the_execution_id_as_a_uuid() -> None:
     assert session_id(EXECUTION) == SESSION
+
+
+def test_each_process_has_a_pool_of_its_own_which_its_attempts_share() -> None:
+    assert pool_name() == pool_name() == f"perago-{socket.gethostname()}-{os.getpid()}"
 
 
 def test_any_other_execution_id_gives_a_uuid_of_its_own() -> None:

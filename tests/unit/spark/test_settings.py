@@ -38,7 +38,9 @@ def test_without_any_setting_a_worker_runs_spark_on_this_machine() -> None:
     assert spark.described() == {
         "spark.master": "local[*]",
         "s3_gateway": "https://s3.example.com",
+        **spark.connect.memory(),
     }
+    assert spark.idle_seconds == 1800
 
 
 def test_a_remote_wins_over_a_master_and_hides_its_token() -> None:
