@@ -192,7 +192,8 @@ class SparkExecution(Protocol):
     def end_operations(self) -> int:
         """Interrupt every operation, wait until all have ended, and return how many there were.
 
-        Raises ``BackendError`` when an operation may still run.
+        Raises ``BackendError`` when an operation may still run; ``SparkServerDiedError`` at once
+        when the server is gone.
         """
         ...
 

@@ -30,6 +30,7 @@ from perago.servers.toolchain import ivy, java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.servers.truststore import build_truststore, java_options
 from perago.servers.watchdog import Watchdog
+from perago.text import shorten
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
@@ -53,6 +54,11 @@ _NOT_INHERITED = (
     *("SPARK_", "PYSPARK_", "HADOOP_", "AWS_"),
     *("LAKECTL_", "CONDUCTOR_", "PERAGO_"),
 )
+# What -XX:+ExitOnOutOfMemoryError makes of it.
+_EXIT_OUT_OF_MEMORY = 3
+_OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError[^\n]*")
+_LAST_BYTES = 64 << 10
+_LONGEST_LINE = 200
 _LOCAL = re.compile(r"local(\[|$)")
 
 
@@ -145,6 +151,13 @@ class ConnectServer(Server):
         """The connection string for clients; secret, because it carries the token."""
         return loopback_remote(self.port, self._token)
 
+    @property
+    def cause_of_death(self) -> str:
+        """Why the server ended, in one line: how, and the line of its log if memory was short."""
+        line = find_out_of_memory(self.log) if self.exit_status == _EXIT_OUT_OF_MEMORY else None
+        how = f"the Spark server ended with {self.ending}"
+        return f"{how}: {line}" if line else how
+
     def prepare(self) -> Command:
         found = java.find(self._settings.java)
         cache = Cache.of_user()
@@ -228,6 +241,18 @@ class ConnectServer(Server):
             # Spark copies the files to the executor's working directory.
             _append(properties, "spark.files", str(store), ",")
             _append(properties, "spark.executor.extraJavaOptions", java_options(_TRUSTSTORE), " ")
+
+
+def find_out_of_memory(log: Path) -> str | None:
+    """Return what the JVM last wrote about its memory; None if it wrote nothing."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            text = file.read(_LAST_BYTES).decode(errors="replace")
+    except OSError:
+        return None
+    found = _OUT_OF_MEMORY.findall(text)
+    return shorten(found[-1].strip(), _LONGEST_LINE) if found else None
 
 
 def _append(properties: dict[str, str], key: str, value: str, separator: str) -> None:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from perago.errors import BackendUnavailableError, PeragoError
+from perago.errors import BackendUnavailableError, PeragoError, SparkServerDiedError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
-from perago.spark.session import end_session
+from perago.spark.session import end_session, is_gone
 from perago.spark.tables import StagedTables, StagingStore
 from perago.spark.watch import Watch
 from perago.tasks.spark import SparkWorkspace
@@ -65,6 +65,8 @@ class ConnectExecution:
         return [*self.watch.failed_paths(), *self.watch.failed_queries()]
 
     def end_operations(self) -> int:
+        if is_gone(self.session):
+            raise SparkServerDiedError("nothing listens any more where the Spark server was")
         with translated("end the operations of this execution"):
             ended = end_operations(self.session, _END_SECONDS)
         # While the staging branch is there: Spark looks a frame's files up to find it.
@@ -73,7 +75,8 @@ class ConnectExecution:
 
     def close(self) -> None:
         """End the operations and the session; the server also ends both after a timeout."""
-        self.watch.drop_tables()
+        if not is_gone(self.session):
+            self.watch.drop_tables()
         end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:

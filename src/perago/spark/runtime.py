@@ -20,7 +20,13 @@ from typing import Protocol
 
 import structlog
 
-from perago.errors import BackendError, BackendUnavailableError, PeragoError, ServerError
+from perago.errors import (
+    BackendError,
+    BackendUnavailableError,
+    PeragoError,
+    ServerError,
+    SparkServerDiedError,
+)
 from perago.masking import remember_secret
 from perago.servers import loopback
 from perago.servers.server import log_path
@@ -51,6 +57,13 @@ class SparkRuntime(Protocol):
         """Say that an execution does not use the server any more."""
         ...
 
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Return why the server is gone that an execution uses; wait up to ``seconds`` for it.
+
+        None while it runs, or when that is not known.
+        """
+        ...
+
     def interrupt(self, execution_id: str) -> None:
         """End an execution's Spark work; bounded in time, and never raises."""
         ...
@@ -79,6 +92,9 @@ class ExternalRuntime:
     def leave(self, user: str) -> None:
         """Do nothing: whether it is idle is its operator's business."""
 
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Return None: only a request shows it."""
+
     def interrupt(self, execution_id: str) -> None:
         _interrupt(self._remote, execution_id, alone=False)
 
@@ -100,6 +116,9 @@ class ManagedRuntime:
         self._failure: PeragoError | None = None
         # Who uses the server or waits for it, and since when there has been nobody.
         self._users: set[str] = set()
+        # Who has the address of the server that runs, and whose server died.
+        self._holders: set[str] = set()
+        self._lost: dict[str, SparkServerDiedError] = {}
         self._idle_since = 0.0
 
     def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
@@ -119,19 +138,28 @@ class ManagedRuntime:
                 if give_up() or self._closing.is_set():
                     return None
                 self._changed.wait(_TICK_SECONDS)
+            self._holders.add(user)
             return self._remote
 
     def leave(self, user: str) -> None:
         with self._changed:
             self._users.discard(user)
+            self._holders.discard(user)
+            self._lost.pop(user, None)
             if not self._users:
                 self._idle_since = time.monotonic()
+
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        with self._changed:
+            self._changed.wait_for(lambda: user in self._lost, seconds)
+            return self._lost.get(user)
 
     def interrupt(self, execution_id: str) -> None:
         with self._changed:
             remote, alone = self._remote, self._users <= {execution_id}
-        # Without the server, nothing runs on it.
-        if remote is not None:
+            is_lost = execution_id in self._lost
+        # Without its server, nothing of it runs.
+        if remote is not None and not is_lost:
             _interrupt(remote, execution_id, alone=alone)
 
     def close(self) -> None:
@@ -178,7 +206,8 @@ class ManagedRuntime:
             while not self._closing.wait(_TICK_SECONDS) and not self._retire():
                 server.raise_if_dead()
         except (PeragoError, OSError) as error:
-            self._fail(error if isinstance(error, PeragoError) else ServerError(str(error)))
+            known = error if isinstance(error, PeragoError) else ServerError(str(error))
+            self._fail(known, SparkServerDiedError(server.cause_of_death))
             return False
         finally:
             self._remote = None
@@ -216,12 +245,15 @@ class ManagedRuntime:
             "spark_started", pid=server.pid, port=server.port, seconds=seconds, java=command.java
         )
 
-    def _fail(self, error: PeragoError) -> None:
+    def _fail(self, error: PeragoError, death: SparkServerDiedError) -> None:
+        """Tell who waits for the server why it did not start, and who uses it that it is gone."""
         if self._closing.is_set():
             return
         _log.error("spark_died", reason=str(error))
         with self._changed:
             self._remote = None
+            self._lost |= dict.fromkeys(self._holders & self._users, death)
+            self._holders.clear()
             self._failures += 1
             self._failure = error
             self._changed.notify_all()

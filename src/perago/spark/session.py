@@ -41,6 +41,7 @@ _KEEP_ALIVE = (
 )
 # Less than the time in which a supervisor waits for an interruption.
 _END_SECONDS = 20.0
+_PROBE_SECONDS = 2.0
 _NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
 
 
@@ -117,8 +118,28 @@ def close_session(session: Any) -> None:
         forget(session)
 
 
+def is_gone(session: Any) -> bool:
+    """Whether nothing listens any more where the session's server was.
+
+    The client would find out too, after most of a minute of retries for each request.
+    """
+    host, _, port = session.client._builder.endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        return False  # a name or a route of today's network, about which the client may know more
+    return False
+
+
 def end_session(session: Any) -> None:
     """End the operations of a session, free what it cached and close it; never raises."""
+    if is_gone(session):
+        # Not close(), which waits for requests that nobody answers.
+        session.client._channel.close()
+        forget(session)
+        return
     with suppress(Exception):
         end_operations(session, _END_SECONDS)
         free_cached(session)

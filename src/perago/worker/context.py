@@ -15,7 +15,12 @@ from typing import Protocol
 import structlog
 
 from perago.conductor.client import ConductorAttempts
-from perago.errors import BackendError, BackendRefusedError, ExecutorDiedError
+from perago.errors import (
+    BackendError,
+    BackendRefusedError,
+    ExecutorDiedError,
+    SparkServerDiedError,
+)
 from perago.lakefs.control import LakeFSControl
 from perago.observability.logs import log_phase
 from perago.observability.metrics import WorkerMetrics
@@ -161,6 +166,10 @@ class WorkerContext:
     def spark_remote(self, execution_id: str, give_up: Callable[[], bool]) -> str | None:
         """Where an attempt connects to; the first one starts the server."""
         return self.spark.remote(give_up, execution_id) if self.spark is not None else None
+
+    def spark_death(self, execution_id: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Why the server is gone that an attempt uses, as soon as this worker knows."""
+        return self.spark.death(execution_id, seconds) if self.spark is not None else None
 
     def leave_spark(self, execution_id: str) -> None:
         """An attempt that used Spark is over."""

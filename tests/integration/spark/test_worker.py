@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import psutil
@@ -14,6 +15,7 @@ from perago.connections import LakeFSConnection
 from perago.servers import loopback
 from perago.servers.spark import ConnectSettings
 from support.connect import Serve
+from support.waiting import until
 from support.workers import Worker, WorkerSite
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
@@ -39,6 +41,44 @@ def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with
     assert worker.stop() == 0
     assert not psutil.pid_exists(pid)
     spark_site.assert_nothing_left()
+
+
+# Takes long, and is the only proof that a worker sees the death of a real server.
+def test_the_death_of_the_server_ends_its_attempts_at_once_and_they_are_retried(
+    spark_site: WorkerSite,
+) -> None:
+    worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
+    workflow = spark_site.workflow("s_copy", do="wait", signs=str(spark_site.signs))
+    spark_site.await_body()
+    [pid] = spark_pids(worker)
+    killed = time.monotonic()
+    psutil.Process(pid).kill()
+    until(lambda: worker.count("attempt_failed"), "the attempt to fail", 60)
+    # The client's own retries took a minute and a half.
+    assert time.monotonic() - killed < 10
+    tasks = spark_site.finish(workflow, 240)
+    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    reason = "SparkServerDiedError: the Spark server ended with signal 9"
+    assert tasks[0]["reasonForIncompletion"] == reason
+    [line] = [line for line in worker.lines() if line.get("action") == "attempt_failed"]
+    assert line["code"] == "PRG-311"
+    assert len(spark_pids(worker)) == 2
+    assert worker.stop() == 0
+    spark_site.assert_nothing_left()
+
+
+@pytest.mark.slow
+def test_a_server_that_runs_out_of_memory_says_so(spark_site: WorkerSite) -> None:
+    worker = spark_site.start(
+        PERAGO_SPARK_MASTER=LOCAL,
+        PERAGO_SPARK_CONF_spark__driver__memory="600m",
+        PERAGO_SPARK_CONF_spark__driver__maxResultSize="0",
+    )
+    tasks = spark_site.finish(spark_site.workflow("s_greedy", signs=str(spark_site.signs)), 300)
+    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    reason = "SparkServerDiedError: the Spark server ended with exit code 3: java.lang.OutOfMemory"
+    assert tasks[0]["reasonForIncompletion"].startswith(reason)
+    assert worker.stop() == 0
 
 
 def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: WorkerSite) -> None:

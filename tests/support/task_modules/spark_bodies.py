@@ -110,6 +110,19 @@ def s_slow(workspace: SparkWorkspace, params: Params) -> Result:
 
 
 @task(
+    name="s_greedy",
+    owner_email=OWNER,
+    workspace=WorkspaceSpec(prefix="data", read_only=True),
+    controls=_controls(),
+)
+def s_greedy(workspace: SparkWorkspace, params: Params) -> Result:
+    """The first time, ask for more than the server can hold."""
+    if _is_first(params):
+        workspace.spark.range(0, 200_000_000, 1, 4).toPandas()
+    return Result()
+
+
+@task(
     name="f_rewrite",
     owner_email=OWNER,
     workspace=WorkspaceSpec(prefix="data"),

@@ -156,3 +156,41 @@ def test_attempts_share_a_server_fairly_unless_the_user_says_otherwise(folder: P
     assert prepared(folder, "local[*]")[1]["spark.scheduler.mode"] == "FAIR"
     _, properties = prepared(folder, "local[*]", spark_scheduler_mode="FIFO")
     assert properties["spark.scheduler.mode"] == "FIFO"
+
+
+_LOG = """INFO Executor: Running task 0.0
+Terminating due to java.lang.OutOfMemoryError: Java heap space
+"""
+
+
+class Ended(ConnectServer):
+    """A server whose process ended with a status."""
+
+    status = 0
+
+    @property
+    def exit_status(self) -> int:
+        return self.status
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "cause"),
+    [
+        (3, _LOG, "exit code 3: java.lang.OutOfMemoryError: Java heap space"),
+        (3, "INFO Executor: nothing\n", "exit code 3"),
+        (3, None, "exit code 3"),
+        # An executor of a cluster was short of memory, and the driver said so long ago.
+        (1, _LOG, "exit code 1"),
+        (-9, _LOG, "signal 9"),
+    ],
+)
+def test_the_cause_of_a_server_s_death_is_one_line(
+    tmp_path: Path, status: int, log: str | None, cause: str
+) -> None:
+    (tmp_path / "logs").mkdir()
+    settings = ConnectSettings("test", LAKEFS)
+    server = Ended(tmp_path, 15002, Unused(), token="t", settings=settings)
+    server.status = status
+    if log is not None:
+        server.log.write_text("x" * 100_000 + "\n" + log)
+    assert server.cause_of_death == f"the Spark server ended with {cause}"

@@ -41,6 +41,10 @@ class Server:
         self.log = data_dir / "spark.log"
         self.made.append(self)
 
+    @property
+    def cause_of_death(self) -> str:
+        return "the Spark server ended with exit code 3"
+
     def prepare(self) -> Command:
         if self.refuses:
             raise ServerError("it cannot be prepared")
@@ -167,3 +171,27 @@ def test_who_gives_up_gets_no_server(runtime: ManagedRuntime, made: list[Server]
     until(lambda: made[0].is_stopped, "the death to be seen", 5)
     runtime.close()
     assert runtime.remote(lambda: True, "two") is None
+
+
+def test_the_death_of_a_server_is_told_to_those_who_used_it_and_to_nobody_else(
+    runtime: ManagedRuntime, made: list[Server], interrupted: list[dict[str, Any]]
+) -> None:
+    first = runtime.remote(never, "one")
+    assert runtime.death("one") is None
+    made[0].is_dead = True
+    died = runtime.death("one", 5.0)
+    assert str(died) == "the Spark server ended with exit code 3"
+    assert runtime.remote(never, "two") != first
+    assert runtime.death("two") is None
+    # Nothing of it runs anywhere: nobody must be asked, which would take a while.
+    runtime.interrupt("one")
+    assert interrupted == []
+    runtime.leave("one")
+    assert runtime.death("one") is None
+
+
+def test_a_server_that_is_stopped_has_not_died(runtime: ManagedRuntime, made: list[Server]) -> None:
+    runtime.remote(never, "one")
+    runtime.close()
+    assert made[0].is_stopped
+    assert runtime.death("one") is None
