@@ -32,6 +32,9 @@ def start(
         str | None,
         typer.Option("--packages", help="Maven coordinates for Spark, separated by commas."),
     ] = None,
+    spark_ui: Annotated[
+        bool, typer.Option("--spark-ui", help="Serve the UI of managed Spark, on loopback.")
+    ] = False,
 ) -> None:
     """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
@@ -46,6 +49,6 @@ def start(
             executors=executors,
             domain=domain,
             register=register,
-            spark_options=SparkOptions(master, tuple(conf or ()), packages),
+            spark_options=SparkOptions(master, tuple(conf or ()), packages, spark_ui),
         )
     )

@@ -295,10 +295,10 @@ class Transaction:
         with closing(open_runtime(chosen.spark)) as runtime:
             data = self.settings.spark_data_patterns
             client = SparkClient(lambda: _started(runtime), [self.target], data)
-            with client.attempt(execution):
+            with client.attempt(self.definition.name, execution):
                 moves = chosen.moves_workspaces
                 transfer = client.transfer_session if moves else None
-                yield SparkAccess(client.open, client.end, transfer)
+                yield SparkAccess(client.open, client.end, transfer, client.note)
 
     def _sweep(self, complain: Callable[[str], None]) -> None:
         for entry in sweep(self.settings.workspace_root).failures:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from perago.connections import LakeFSConnection
 from perago.errors import SetupError
-from perago.servers.loopback import LOOPBACK
+from perago.servers import loopback
+from perago.servers.loopback import LOOPBACK, routed_address
 from perago.servers.memory import GIB, read_size, usable_memory, write_size
 from perago.servers.properties import write_properties
 from perago.servers.s3a import s3a_settings
@@ -70,6 +71,10 @@ class ConnectSettings:
     lakefs: LakeFSConnection
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # The host and the wanted port of the UI; None serves none.
+    ui: tuple[str, int] | None = None
+    # A folder, or the address of one.
+    event_log: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -101,6 +106,14 @@ class ConnectSettings:
         memory = self.conf.get(_MEMORY) or write_size(max(size, _LEAST_MEMORY))
         result = (read_size(memory) or GIB) // _RESULT_SHARE
         return {_MEMORY: memory, _RESULT_SIZE: self.conf.get(_RESULT_SIZE) or write_size(result)}
+
+    def events(self) -> dict[str, str]:
+        """Make Spark write its event log, if that is wanted."""
+        place = self.event_log
+        if place is None:
+            return {}
+        address = place if "://" in place else Path(place).as_uri()
+        return {"spark.eventLog.enabled": "true", "spark.eventLog.dir": address}
 
     def authentication(self) -> dict[str, str]:
         """Make Spark's own processes authenticate each other, where the master supports it.
@@ -145,6 +158,8 @@ class ConnectServer(Server):
         super().__init__(data_dir, port, watchdog)
         self._token = token
         self._settings = settings
+        # Where its UI is, once it is prepared; None without one.
+        self.ui: str | None = None
 
     @property
     def remote(self) -> str:
@@ -160,13 +175,16 @@ class ConnectServer(Server):
 
     def prepare(self) -> Command:
         found = java.find(self._settings.java)
+        if (place := self._settings.event_log) is not None and "://" not in place:
+            Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
         cache = Cache.of_user()
         folder = spark_jars.find_or_fetch(cache)
         scratch = emptied(self.home / "tmp")
+        ui = self._choose_ui()
         # An empty folder, so that a spark-defaults.conf of the user does not apply.
         conf = emptied(self.home / "conf")
         properties = self.home / "spark.properties"
-        write_private(properties, write_properties(self._properties(found, folder, scratch)))
+        write_private(properties, write_properties(self._properties(found, folder, scratch) | ui))
         home = ivy.pyspark_home()
         env = {
             **environment_without(*_NOT_INHERITED),
@@ -176,13 +194,25 @@ class ConnectServer(Server):
             "JAVA_HOME": str(found.home),
             **self._python_environment(),
         }
-        if self._settings.stays_on_loopback:
+        if self._settings.ui is not None:
+            # The only way to say on which of the machine's addresses the UI listens.
+            env["SPARK_LOCAL_IP"] = self._settings.ui[0]
+        elif self._settings.stays_on_loopback:
             env["SPARK_LOCAL_IP"] = LOOPBACK
         return Command(_launch_command(found, home, properties, env), env, java=str(found))
 
     def healthy(self) -> bool:
         # The server opens its port when everything else is up.
         return listens(self.port)
+
+    def _choose_ui(self) -> dict[str, str]:
+        """Choose the port of the UI; its settings, which come last."""
+        if self._settings.ui is None:
+            return {}
+        host, wanted = self._settings.ui
+        port = loopback.choose(["ui"], {"ui": wanted} if wanted else {})["ui"]
+        self.ui = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
 
     def _python_environment(self) -> dict[str, str]:
         """Choose the Python that runs functions, and where it finds modules."""
@@ -203,6 +233,9 @@ class ConnectServer(Server):
             # The attempts share the server: a short one does not wait for a long one.
             "spark.scheduler.mode": "FAIR",
             "spark.ui.enabled": "false",
+            # The UI asks nobody who they are: it is for looking.
+            "spark.ui.killEnabled": "false",
+            **settings.events(),
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(self.home / "warehouse"),
             "spark.hadoop.fs.s3a.buffer.dir": str(scratch) if settings.is_local else "",
@@ -214,6 +247,10 @@ class ConnectServer(Server):
         }
         if settings.stays_on_loopback:
             defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        elif settings.ui is not None:
+            # Without these the driver would take the UI's address, which is on loopback.
+            own = routed_address(urlsplit(settings.master.removeprefix("k8s://")).hostname)
+            defaults |= {"spark.driver.host": own, "spark.driver.bindAddress": "0.0.0.0"}  # noqa: S104
         merged = {key: value for key, value in defaults.items() if value} | dict(settings.conf)
         _append(merged, "spark.driver.extraClassPath", f"{folder}/*", os.pathsep)
         # A JVM out of memory may stay alive without answering; a dead one is started again.

@@ -23,12 +23,14 @@ import structlog
 from perago.errors import (
     BackendError,
     BackendUnavailableError,
+    ConfigurationError,
     PeragoError,
     ServerError,
     SparkServerDiedError,
 )
 from perago.masking import remember_secret
 from perago.servers import loopback
+from perago.servers.kept_logs import KeptLogs, rotate
 from perago.servers.server import log_path
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.watchdog import Watchdog
@@ -77,7 +79,7 @@ def open_runtime(spark: ExternalSpark | ManagedSpark) -> SparkRuntime:
     """Build the runtime for resolved settings; nothing is started yet."""
     if isinstance(spark, ExternalSpark):
         return ExternalRuntime(spark.remote.get_secret_value())
-    return ManagedRuntime(spark.connect, idle_seconds=spark.idle_seconds)
+    return ManagedRuntime(spark.connect, idle_seconds=spark.idle_seconds, logs=spark.logs)
 
 
 class ExternalRuntime:
@@ -103,10 +105,16 @@ class ExternalRuntime:
 
 
 class ManagedRuntime:
-    """A managed server, run by this worker; after ``idle_seconds`` without a user it is stopped."""
+    """A managed server, run by this worker.
 
-    def __init__(self, settings: ConnectSettings, *, idle_seconds: float = 0.0) -> None:
+    After ``idle_seconds`` without a user it is stopped. Its log is kept in the folder ``logs``.
+    """
+
+    def __init__(
+        self, settings: ConnectSettings, *, idle_seconds: float = 0.0, logs: Path | None = None
+    ) -> None:
         self._settings = settings
+        self._logs = KeptLogs(logs, "spark") if logs is not None else None
         self._idle_seconds = idle_seconds
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -202,9 +210,11 @@ class ManagedRuntime:
         remember_secret(token)
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
+            self._keep_log(server)
             self._start(server)
             while not self._closing.wait(_TICK_SECONDS) and not self._retire():
                 server.raise_if_dead()
+                rotate(server.log)
         except (PeragoError, OSError) as error:
             known = error if isinstance(error, PeragoError) else ServerError(str(error))
             self._fail(known, SparkServerDiedError(server.cause_of_death))
@@ -214,6 +224,17 @@ class ManagedRuntime:
             with contextlib.suppress(ServerError):
                 server.stop()
         return True
+
+    def _keep_log(self, server: ConnectServer) -> None:
+        if self._logs is None:
+            return
+        try:
+            server.log = self._logs.begin()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the log of Spark cannot be kept: {error}",
+                hint="Give PERAGO_SPARK_LOGS a folder in which this user may write.",
+            ) from error
 
     def _retire(self) -> bool:
         """Whether the server was idle for long enough; then nobody gets its address any more."""
@@ -241,8 +262,16 @@ class ManagedRuntime:
             self._idle_since = time.monotonic()
             self._changed.notify_all()
         seconds = round(time.monotonic() - began, 1)
+        ui = {"ui": server.ui} if server.ui is not None else {}
+        kept = {"log": str(server.log)} if self._logs is not None else {}
         _log.info(
-            "spark_started", pid=server.pid, port=server.port, seconds=seconds, java=command.java
+            "spark_started",
+            pid=server.pid,
+            port=server.port,
+            seconds=seconds,
+            java=command.java,
+            **kept,
+            **ui,
         )
 
     def _fail(self, error: PeragoError, death: SparkServerDiedError) -> None:

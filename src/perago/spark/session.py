@@ -95,7 +95,6 @@ def open_session(
     session = _connect(remote, execution_id)
     try:
         Cached(session)
-        session.addTag(f"perago-{execution_id}")
         session.conf.set(POOL_SETTING, pool_name())
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
             _ship(session, artifacts())

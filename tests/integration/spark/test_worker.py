@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -27,19 +31,58 @@ def spark_pids(worker: Worker) -> list[int]:
     return [int(line["pid"]) for line in worker.lines() if line.get("action") == "spark_started"]
 
 
+def jobs_of(ui: str) -> list[dict[str, Any]]:
+    """What Spark's UI shows of all jobs so far."""
+
+    def get(path: str) -> Any:
+        address = f"{ui}/api/v1/applications{path}"
+        with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310  http
+            return json.load(answer)
+
+    [application] = get("")
+    jobs: list[dict[str, Any]] = get(f"/{application['id']}/jobs")
+    return jobs
+
+
+def assert_labelled(jobs: list[dict[str, Any]], workflow: str, attempts: list[str]) -> None:
+    """Every job says whose it is and of which phase."""
+    assert jobs
+    assert {job["jobGroup"] for job in jobs} == {f"s_copy {attempt}" for attempt in attempts}
+    for job in jobs:
+        assert job["description"].startswith("s_copy: ")
+        assert workflow in job["description"]
+        tags = " ".join(job["jobTags"])
+        assert f"perago-workflow-{workflow}" in tags
+        assert "perago-task-s_copy" in tags
+    phases = {job["description"].split()[1] for job in jobs}
+    assert phases == {"body", "post_guardrails"}
+
+
 # Takes long, and is the only proof that a worker's own server outlives an executor.
 def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
     spark_site: WorkerSite,
 ) -> None:
-    worker = spark_site.start(PERAGO_SPARK_MASTER=LOCAL)
+    events = spark_site.folder / "events"
+    worker = spark_site.start(
+        PERAGO_SPARK_MASTER=LOCAL,
+        PERAGO_SPARK_UI="127.0.0.1:0",
+        PERAGO_SPARK_EVENT_LOG=str(events),
+    )
     assert spark_pids(worker) == []
     first = spark_site.workflow("s_copy", do="die", signs=str(spark_site.signs))
     tasks = spark_site.finish(first, 240)
     assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
     [pid] = spark_pids(worker)
     assert psutil.pid_exists(pid)
+    [started] = [line for line in worker.lines() if line.get("action") == "spark_started"]
+    assert_labelled(jobs_of(started["ui"]), first, [task["taskId"] for task in tasks])
+    listening = [at for at in psutil.Process(pid).net_connections() if at.status == "LISTEN"]
+    assert {at.laddr.ip.removeprefix("::ffff:") for at in listening} == {"127.0.0.1"}
     assert worker.stop() == 0
     assert not psutil.pid_exists(pid)
+    # What an operator reads afterwards.
+    assert "SparkContext" in Path(started["log"]).read_text()
+    assert list(events.iterdir())
     spark_site.assert_nothing_left()
 
 

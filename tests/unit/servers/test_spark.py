@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -194,3 +196,54 @@ def test_the_cause_of_a_server_s_death_is_one_line(
     if log is not None:
         server.log.write_text("x" * 100_000 + "\n" + log)
     assert server.cause_of_death == f"the Spark server ended with {cause}"
+
+
+def watched(
+    folder: Path, master: str, **changes: Any
+) -> tuple[ConnectServer, dict[str, str], dict[str, str]]:
+    """A prepared server, its environment and its settings."""
+    settings = ConnectSettings("test", LAKEFS, master, **changes)
+    server = ConnectServer(folder, 15002, Unused(), token="token", settings=settings)
+    command = server.prepare()
+    return server, command.env, read_properties(server.home / "spark.properties")
+
+
+def test_without_being_asked_a_server_has_no_ui(folder: Path) -> None:
+    server, _, properties = watched(folder, "local[*]")
+    assert server.ui is None
+    assert properties["spark.ui.enabled"] == "false"
+    assert "spark.eventLog.enabled" not in properties
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://192.0.2.7:7077", "yarn"])
+def test_the_ui_listens_on_the_address_that_is_wanted_and_the_driver_does_not(
+    folder: Path, master: str
+) -> None:
+    server, env, properties = watched(folder, master, ui=("127.0.0.1", 0))
+    assert env["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert properties["spark.ui.enabled"] == "true"
+    assert server.ui == f"http://127.0.0.1:{properties['spark.ui.port']}"
+    # Whoever sees the UI must not end jobs with it.
+    assert properties["spark.ui.killEnabled"] == "false"
+    here = master.startswith("local")
+    assert (properties["spark.driver.bindAddress"] == "127.0.0.1") is here
+    assert properties["spark.driver.host"]
+
+
+def test_a_ui_whose_port_is_taken_gets_another(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server, _, properties = watched(folder, "local[*]", ui=("127.0.0.1", port))
+        assert properties["spark.ui.port"] != str(port)
+        assert server.ui is not None
+        assert server.ui.endswith(properties["spark.ui.port"])
+
+
+def test_event_logs_go_to_a_folder_or_to_an_address(folder: Path) -> None:
+    events = folder / "spark events"
+    _, _, properties = watched(folder, "local[*]", event_log=str(events))
+    assert properties["spark.eventLog.enabled"] == "true"
+    assert properties["spark.eventLog.dir"] == events.as_uri()
+    assert stat.S_IMODE(events.stat().st_mode) == 0o700
+    _, _, properties = watched(folder, "yarn", event_log="hdfs://nn/events")
+    assert properties["spark.eventLog.dir"] == "hdfs://nn/events"

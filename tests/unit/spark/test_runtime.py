@@ -38,6 +38,7 @@ class Server:
         self.remote = f"sc://localhost:{self.number}/;token={token}"
         self.startup_seconds = 5.0
         self.is_dead = self.is_stopped = False
+        self.ui: str | None = None
         self.log = data_dir / "spark.log"
         self.made.append(self)
 
@@ -195,3 +196,26 @@ def test_a_server_that_is_stopped_has_not_died(runtime: ManagedRuntime, made: li
     runtime.close()
     assert made[0].is_stopped
     assert runtime.death("one") is None
+
+
+def test_each_server_s_log_is_kept_where_the_settings_say(
+    made: list[Server], tmp_path: Path
+) -> None:
+    running = ManagedRuntime(SETTINGS, logs=tmp_path / "logs")
+    first = running.remote(never)
+    made[0].log.write_text("what it said\n")
+    made[0].is_dead = True
+    until(lambda: running.remote(never) != first, "another server", 5)
+    running.close()
+    assert made[0].log != made[1].log
+    assert made[0].log.parent == made[1].log.parent == tmp_path / "logs"
+    assert made[0].log.read_text() == "what it said\n"
+
+
+def test_a_folder_for_logs_that_cannot_be_used_is_named(made: list[Server], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    running = ManagedRuntime(SETTINGS, logs=tmp_path / "file" / "logs")
+    with pytest.raises(BackendUnavailableError, match="cannot be kept") as caught:
+        running.remote(never)
+    assert "PERAGO_SPARK_LOGS" in caught.value.hint
+    running.close()
