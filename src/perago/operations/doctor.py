@@ -32,6 +32,7 @@ from perago.operations.rights import try_rights
 from perago.operations.server_checks import lakefs_errors
 from perago.servers.toolchain import java
 from perago.settings import LoadedSettings, Settings, read_settings
+from perago.spark.masters import check_master
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 from perago.tasks.discover import inspect_targets
@@ -165,6 +166,8 @@ class Examination:
                     yield finding
             return
         found = list(_find_java(spark.connect.java if spark else java.SPARK))
+        if spark is not None and not spark.runs_here:
+            found += _find_master(spark)
         yield from found
         if spark is not None and self.with_job and lakefs_answers and all(it.ok for it in found):
             yield from _try_managed(spark)
@@ -288,6 +291,16 @@ def _find_java(need: java.Need) -> Iterator[Finding]:
         yield from _failures("Java", error)
         return
     yield Finding("Java", True, f"Spark runs on {found}")
+
+
+def _find_master(spark: ManagedSpark) -> Iterator[Finding]:
+    master = spark.connect.master
+    try:
+        check_master(spark.connect, os.environ)
+    except PeragoError as error:
+        yield _failure("Spark master", error, master)
+        return
+    yield Finding("Spark master", True, f"{master} can be reached")
 
 
 def _try_managed(spark: ManagedSpark) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ _MOST_CLUSTER_MEMORY = 4 * GIB
 _RESULT_SHARE = 4
 # What would change Spark's settings, and what concerns the worker alone.
 _NOT_INHERITED = (
-    *("SPARK_", "PYSPARK_", "HADOOP_", "AWS_"),
+    *("SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "AWS_"),
     *("LAKECTL_", "CONDUCTOR_", "PERAGO_"),
 )
 # What -XX:+ExitOnOutOfMemoryError makes of it.
@@ -60,6 +60,9 @@ _EXIT_OUT_OF_MEMORY = 3
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError[^\n]*")
 _LAST_BYTES = 64 << 10
 _LONGEST_LINE = 200
+# Where the configuration of a Hadoop cluster is; the launcher puts both on the class path.
+HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_ON_YARN = (*HADOOP_FOLDERS, "HADOOP_USER_NAME")
 _LOCAL = re.compile(r"local(\[|$)")
 
 
@@ -188,6 +191,7 @@ class ConnectServer(Server):
         home = ivy.pyspark_home()
         env = {
             **environment_without(*_NOT_INHERITED),
+            **self._hadoop_environment(),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_SCALA_VERSION": spark_jars.SCALA,
@@ -213,6 +217,12 @@ class ConnectServer(Server):
         port = loopback.choose(["ui"], {"ui": wanted} if wanted else {})["ui"]
         self.ui = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         return {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
+
+    def _hadoop_environment(self) -> dict[str, str]:
+        """What says where YARN is and who asks; elsewhere it would only disturb."""
+        if self._settings.master != "yarn":
+            return {}
+        return {name: os.environ[name] for name in _ON_YARN if os.environ.get(name)}
 
     def _python_environment(self) -> dict[str, str]:
         """Choose the Python that runs functions, and where it finds modules."""
@@ -251,6 +261,9 @@ class ConnectServer(Server):
             # Without these the driver would take the UI's address, which is on loopback.
             own = routed_address(urlsplit(settings.master.removeprefix("k8s://")).hostname)
             defaults |= {"spark.driver.host": own, "spark.driver.bindAddress": "0.0.0.0"}  # noqa: S104
+        if settings.master == "yarn":
+            # A server in Java runs Python functions: YARN's containers need pyspark's modules.
+            defaults["spark.yarn.isPython"] = "true"
         merged = {key: value for key, value in defaults.items() if value} | dict(settings.conf)
         _append(merged, "spark.driver.extraClassPath", f"{folder}/*", os.pathsep)
         # A JVM out of memory may stay alive without answering; a dead one is started again.

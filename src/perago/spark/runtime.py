@@ -217,6 +217,8 @@ class ManagedRuntime:
                 rotate(server.log)
         except (PeragoError, OSError) as error:
             known = error if isinstance(error, PeragoError) else ServerError(str(error))
+            if isinstance(known, ServerError) and self._logs is not None:
+                known.hint = f"Read the server's log, which is kept: {server.log}."
             self._fail(known, SparkServerDiedError(server.cause_of_death))
             return False
         finally:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -23,6 +24,7 @@ import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
 from perago.connections import LakeFSConnection
+from perago.errors import ConfigurationError
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from perago.spark.runtime import ManagedRuntime
 from perago.spark.session import (
@@ -243,6 +245,18 @@ def test_a_result_that_is_too_large_fails_its_query_and_not_the_server(
             session.range(0, 60_000_000, 1, 8).toPandas()
         assert session.range(3).count() == 3
     assert runtime.remote(never) == remote
+
+
+def test_a_function_of_another_version_of_python_is_refused_clearly(
+    runtime: ManagedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a client of another version would send.
+    monkeypatch.setattr("pyspark.sql.connect.udf.sys", SimpleNamespace(version_info=(3, 2)))
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with session_on(runtime) as session, pytest.raises(ConfigurationError) as caught:
+        session.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+    wanted = f"Spark's executors run Python {here}, and this worker runs Python 3.2"
+    assert str(caught.value) == wanted
 
 
 def test_a_killed_server_is_started_again(runtime: ManagedRuntime) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from dataclasses import replace
@@ -18,6 +20,7 @@ from pydantic import SecretStr
 from perago.connections import LakeFSConnection
 from perago.servers import loopback
 from perago.servers.spark import ConnectSettings
+from support.cluster import StandaloneCluster
 from support.connect import Serve
 from support.waiting import until
 from support.workers import Worker, WorkerSite
@@ -135,12 +138,14 @@ def test_the_resolved_settings_are_logged_once_without_secrets(spark_site: Worke
     assert worker.stop() == 0
 
 
-def start_with(site: WorkerSite, remote: str) -> subprocess.CompletedProcess[str]:
+def start_with(
+    site: WorkerSite, remote: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """``perago start`` that is expected to end by itself."""
     return subprocess.run(
         [sys.executable, "-m", "perago", "start", *site.targets, "--register"],
         cwd=site.home,
-        env={**site.environment(), "SPARK_REMOTE": remote},
+        env={**site.environment(), "SPARK_REMOTE": remote, **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -181,3 +186,64 @@ def test_an_external_server_that_is_not_there_is_a_server_s_error(spark_site: Wo
     done = start_with(spark_site, f"sc://localhost:{port}")
     assert done.returncode == 3, done.stderr
     assert f"localhost:{port}: Connection refused" in done.stderr
+
+
+def test_a_master_that_is_not_there_ends_the_worker_before_its_first_poll(
+    spark_site: WorkerSite, tmp_path: Path
+) -> None:
+    port = loopback.choose(["nobody"], {})["nobody"]
+    done = start_with(spark_site, PERAGO_SPARK_MASTER=f"spark://127.0.0.1:{port}")
+    assert done.returncode == 3, done.stderr
+    assert f"127.0.0.1:{port}: Connection refused" in done.stderr
+    done = start_with(spark_site, PERAGO_SPARK_MASTER="yarn", HADOOP_CONF_DIR=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert "there is no yarn-site.xml" in done.stderr
+
+
+@pytest.mark.slow
+def test_yarn_is_asked_with_the_cluster_s_own_configuration(
+    spark_site: WorkerSite, tmp_path: Path
+) -> None:
+    """No YARN runs here: what answers shows that Spark looked where the configuration says."""
+    with socket.create_server(("127.0.0.1", 0)) as manager:
+        port = manager.getsockname()[1]
+        (tmp_path / "yarn-site.xml").write_text(
+            "<configuration>"
+            f"<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:{port}</value>"
+            "</property></configuration>"
+        )
+
+        def hear_twice() -> None:
+            for _ in range(2):
+                manager.accept()[0].close()
+
+        heard = threading.Thread(target=hear_twice, daemon=True)
+        heard.start()
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "perago", "start", *spark_site.targets, "--register"],
+            cwd=spark_site.home,
+            env={
+                **spark_site.environment(),
+                "PERAGO_SPARK_MASTER": "yarn",
+                "HADOOP_CONF_DIR": str(tmp_path),
+            },
+        )
+        try:
+            # The first connection is the preflight's, the second one is Spark's.
+            heard.join(120)
+            assert not heard.is_alive()
+        finally:
+            worker.terminate()
+            worker.wait(60)
+
+
+@pytest.mark.slow
+def test_a_worker_on_a_standalone_cluster_tries_it_first(
+    spark_site: WorkerSite, cluster: StandaloneCluster
+) -> None:
+    worker = spark_site.start(cluster.environment())
+    assert len(spark_pids(worker)) == 1
+    tasks = spark_site.finish(spark_site.workflow("s_copy"), 240)
+    assert [task["status"] for task in tasks] == ["COMPLETED"]
+    assert worker.stop() == 0
+    spark_site.assert_nothing_left()

@@ -247,3 +247,24 @@ def test_event_logs_go_to_a_folder_or_to_an_address(folder: Path) -> None:
     assert stat.S_IMODE(events.stat().st_mode) == 0o700
     _, _, properties = watched(folder, "yarn", event_log="hdfs://nn/events")
     assert properties["spark.eventLog.dir"] == "hdfs://nn/events"
+
+
+HADOOP = {
+    "HADOOP_CONF_DIR": "/etc/hadoop",
+    "YARN_CONF_DIR": "/etc/yarn",
+    "HADOOP_USER_NAME": "etl",
+    "HADOOP_OPTS": "-Dx=y",
+}
+
+
+@pytest.mark.parametrize("master", ["yarn", "local[*]", "spark://h:1"])
+def test_the_configuration_of_hadoop_reaches_yarn_and_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    for name, value in HADOOP.items():
+        monkeypatch.setenv(name, value)
+    env, properties = prepared(folder, master)
+    passed = set(HADOOP) - {"HADOOP_OPTS"} if master == "yarn" else set()
+    assert HADOOP.keys() & env.keys() == passed
+    # So that YARN's containers get the modules of pyspark.
+    assert properties.get("spark.yarn.isPython") == ("true" if passed else None)
