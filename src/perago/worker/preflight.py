@@ -178,7 +178,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
         if isinstance(spark, ManagedSpark):
             java.find(spark.connect.java)
             spark_jars.find_or_fetch(Cache.of_user())
-            check_master(spark.connect, os.environ)
+            _check_master(spark, findings)
             return
         problems = spark_probe.probe(spark.remote.get_secret_value())
     except PeragoError as error:
@@ -187,6 +187,13 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
     if problems:
         findings.settings += [f"SPARK_REMOTE: {problem}" for problem in problems]
         findings.hints.append("Have the server's operator set what docs/spark.md lists.")
+
+
+def _check_master(spark: ManagedSpark, findings: Findings) -> None:
+    try:
+        check_master(spark.connect, os.environ)
+    except PeragoError as error:
+        findings.add(error, f"PERAGO_SPARK_MASTER={spark.connect.master}")
 
 
 def _check_lakefs(settings: Settings, findings: Findings) -> None:

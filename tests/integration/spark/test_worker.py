@@ -238,7 +238,7 @@ def test_yarn_is_asked_with_the_cluster_s_own_configuration(
 
 
 @pytest.mark.slow
-def test_a_worker_on_a_standalone_cluster_tries_it_first(
+def test_a_cluster_is_tried_before_the_first_poll(
     spark_site: WorkerSite, cluster: StandaloneCluster
 ) -> None:
     worker = spark_site.start(cluster.environment())

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from perago.connections import plain_http_warning
+from perago.connections import LakeFSConnection, plain_http_warning
 from perago.errors import BackendUnavailableError, ConfigurationError
+from perago.operations import registration
+from perago.servers.spark import ConnectSettings
+from perago.servers.toolchain import java, spark_jars
 from perago.settings import Settings
-from perago.spark.settings import ExternalSpark
+from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.wiring import spark_probe
 from perago.worker import preflight as module
 from perago.worker.preflight import Findings, preflight, try_cluster
@@ -155,6 +158,21 @@ def test_plain_http_to_another_machine_is_a_warning(url: str, *, warns: bool) ->
     findings.warn_of_plain_http("CONDUCTOR_SERVER_URL", url)
     assert [warning.startswith(f"CONDUCTOR_SERVER_URL={url}") for warning in findings.warnings] == (
         [True] if warns else []
+    )
+
+
+def test_a_master_that_is_wrong_is_named_with_its_setting(
+    lakefs: str, conductor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "find", lambda _: None)
+    monkeypatch.setattr(spark_jars, "find_or_fetch", lambda _: None)
+    monkeypatch.setattr(registration, "register", lambda *_: None)
+    connection = LakeFSConnection(lakefs, "key", SecretStr("secret"))
+    managed = ManagedSpark(ConnectSettings("test", connection, "localish"))
+    with pytest.raises(ConfigurationError) as caught:
+        preflight([DEFINITION], settings(lakefs, conductor), register=True, spark=managed)
+    assert str(caught.value) == (
+        "PERAGO_SPARK_MASTER=localish: 'localish' is no master that Spark knows"
     )
 
 
