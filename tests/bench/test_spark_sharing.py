@@ -80,5 +80,5 @@ def test_a_short_attempt_beside_a_long_one(spark_world: RealSparkWorld) -> None:
     with long_job(spark_world.remote):
         beside = measured(spark_world)
     one, other = statistics.median(alone), statistics.median(beside)
-    print(f"\nmedian seconds: alone {one:.2f}, beside a long job {other:.2f}: ratio {other / one:.2f}")
+    print(f"\nmedian: alone {one:.2f}, beside a long job {other:.2f}, ratio {other / one:.2f}")
     assert other <= MOST * one
