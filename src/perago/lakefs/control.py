@@ -238,8 +238,8 @@ class LakeFSControl:
             f"{_branch(staging.repository, staging.branch)}/cherry-pick",
             parsed(COMMIT),
             status=201,
-            # LakeFS 1.84 writes into the metadata of the repeated commit as its cache has it, unless
-            # it is given some: then that commit reads as another one.
+            # Without metadata of its own LakeFS 1.84 writes into that of the repeated commit, as
+            # its cache has it, and the commit then reads as another one.
             body={
                 "ref": commit_id,
                 "parent_number": 1,
