@@ -42,7 +42,6 @@ def test_a_poll_delivers_the_task_and_leaves_its_token_on_it(
     assert (attempt.workflow_instance_id, attempt.reference_name) == (workflow_id, "step")
     assert (attempt.retry_count, attempt.seq, attempt.iteration) == (0, 1, 0)
     assert attempt.retried_task_id is None
-    assert attempt.workflow_name == f"{conductor.task_type}-workflow"
     assert attempt.scheduled_ms > 0
     fresh = conductor.attempts.read(attempt.task_id)
     assert fresh.status == "IN_PROGRESS"

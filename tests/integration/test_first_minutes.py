@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from lakefs_sdk.client import LakeFSClient
 
 from perago import dev
 from perago.connections import LakeFSConnection
+from support.command_line import run_perago
 from support.lake_sdk import connect
 from support.waiting import until
 
@@ -122,39 +124,43 @@ def terminal(endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
-def give_all(terminal: Terminal) -> None:
-    """Give all commands but `dev up`."""
-    for command in commands():
-        if "perago dev up" not in command:
-            assert terminal.give(command) == 0, terminal.text()
+@pytest.fixture
+def name() -> str:
+    """A project that the servers do not know yet: they may have kept data of an earlier run."""
+    return f"shop-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.mark.servers
-def test_the_commands_lead_to_a_commit(terminal: Terminal, connection: LakeFSConnection) -> None:
-    give_all(terminal)
-    project = terminal.folder / "shop"
+def test_the_commands_lead_to_a_commit(
+    terminal: Terminal, connection: LakeFSConnection, name: str
+) -> None:
+    """All but `dev up`, for a project of another name."""
+    for command in commands():
+        if "perago dev up" not in command:
+            assert terminal.give(command.replace("shop", name)) == 0, terminal.text()
+    project = terminal.folder / name
     assert (project / "result" / "sales" / "totals.csv").read_text() == RESULT
-    made = commits(connect(connection), "shop")
+    made = commits(connect(connection), name)
     names = [commit.metadata.get("perago.reference_name") for commit in made[:3]]
     assert names == ["totals", "clean", None]
     text = terminal.text()
-    assert re.search(rf"COMPLETED in [\d.]+ s: shop@main at {made[0].id}", text), text
+    assert re.search(rf"COMPLETED in [\d.]+ s: {name}@main at {made[0].id}", text), text
     assert 'totals: {"days": 3, "amount": 192.25}' in text
 
 
 @pytest.mark.servers
 @pytest.mark.slow
 def test_a_failure_and_an_interrupted_run_have_a_way_out(
-    terminal: Terminal, connection: LakeFSConnection
+    terminal: Terminal, connection: LakeFSConnection, name: str
 ) -> None:
-    terminal.give("perago init late-shop && cd late-shop")
-    terminal.give("perago workspace put data late-shop --create -m orders")
+    terminal.give(f"perago init {name} && cd {name}")
+    terminal.give(f"perago workspace put data {name} --create -m orders")
     terminal.give("perago start pipeline --register 2> worker.log &")
 
     # A step whose guardrail fails: the exit code and the reason say so, and nothing is published.
-    terminal.give("mkdir none && perago workspace put data late-shop@bad --create -m orders")
-    terminal.give("perago workspace put none late-shop@bad -m 'no orders' --delete")
-    run = "perago workflow run workflow.json --repository late-shop"
+    terminal.give(f"mkdir none && perago workspace put data {name}@bad --create -m orders")
+    terminal.give(f"perago workspace put none {name}@bad -m 'no orders' --delete")
+    run = f"perago workflow run workflow.json --repository {name}"
     assert terminal.give(f"{run} --branch bad -v") == 1, terminal.text()
     assert "PRG-211, try: " in terminal.text()
     assert re.search(r"^  pre_guardrails [\d.]+ s", terminal.text(), re.MULTILINE)
@@ -162,7 +168,7 @@ def test_a_failure_and_an_interrupted_run_have_a_way_out(
     # Without a worker, Ctrl-C leaves the workflow running; a worker that comes back completes it.
     assert terminal.give("kill %1; wait %1; true") == 0
     terminal.give(f"{run} --register 2> run.txt &")
-    told = terminal.folder / "late-shop" / "run.txt"
+    told = terminal.folder / name / "run.txt"
     until(lambda: "no worker has taken it" in told.read_text(), "the step to be waited for")
     assert "perago start MODULE" in told.read_text()
     assert terminal.give("kill -INT %1; wait %1") == 130, told.read_text()
@@ -170,27 +176,33 @@ def test_a_failure_and_an_interrupted_run_have_a_way_out(
     assert last.startswith("the workflow goes on without this command; follow it again: ")
     terminal.give("perago start pipeline 2> worker.log &")
     assert terminal.give(last.partition("`")[2].removesuffix("`")) == 0, terminal.text()
-    made = commits(connect(connection), "late-shop")
+    made = commits(connect(connection), name)
     assert [commit.message for commit in made][2] == "orders"
     assert terminal.give("kill %1; wait %1; true") == 0
 
 
 @pytest.mark.servers
 def test_mistakes_are_named_before_a_workflow_is_started(
-    terminal: Terminal, connection: LakeFSConnection
+    endpoints: dev.Endpoints, tmp_path: Path, name: str
 ) -> None:
-    assert terminal.give("perago init quiet-shop && cd quiet-shop") == 0
-    assert terminal.give("perago workspace put data quiet-shop --create -m x") == 0
-    run = "perago workflow run workflow.json --timeout 0"
-    assert terminal.give(f"{run} --repository no-shop") == 3
-    assert "LakeFS has no repository 'no-shop'" in terminal.text()
-    assert terminal.give(f"{run} --repository quiet-shop --branch nope") == 3
-    assert "has no branch, tag or commit 'nope'; its branches: main" in terminal.text()
-    assert terminal.give(run) == 2
-    assert "Try: Give --repository R [--branch B]." in terminal.text()
-    assert terminal.give(f"{run} --repository quiet-shop") == 3
-    assert "Conductor has no TaskDef 'quiet_shop_clean', 'quiet_shop_totals'" in terminal.text()
-    assert "perago start MODULE --register" in terminal.text()
+    def perago(*arguments: str, code: int) -> str:
+        folder = tmp_path / name if (tmp_path / name).exists() else tmp_path
+        done = run_perago(*arguments, folder=folder, extra=endpoints.as_environment())
+        assert done.code == code, done.err
+        return done.err
+
+    perago("init", name, code=0)
+    perago("workspace", "put", "data", name, "--create", "-m", "x", code=0)
+    run = ["workflow", "run", "workflow.json", "--timeout", "0"]
+    said = perago(*run, "--repository", f"no-{name}", code=3)
+    assert f"LakeFS has no repository 'no-{name}'" in said
+    said = perago(*run, "--repository", name, "--branch", "nope", code=3)
+    assert "has no branch, tag or commit 'nope'; its branches: main" in said
+    assert "Try: Give --repository R [--branch B]." in perago(*run, code=2)
+    said = perago(*run, "--repository", name, code=3)
+    task = name.replace("-", "_")
+    assert f"Conductor has no TaskDef '{task}_clean', '{task}_totals'" in said
+    assert "perago start MODULE --register" in said
 
 
 # The only test that is exactly what the README says: it starts a stack of its own.

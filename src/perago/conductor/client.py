@@ -205,7 +205,6 @@ def _delivery(task: TaskMessage, token: str) -> Delivery:
         reference_name=task.reference_task_name,
         seq=task.seq,
         iteration=task.iteration,
-        workflow_name=task.workflow_type or "",
         retried_task_id=task.retried_task_id or None,
         scheduled_ms=task.scheduled_time,
     )

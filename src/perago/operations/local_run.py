@@ -83,7 +83,6 @@ def new_execution(definition: TaskDefinition) -> Execution:
         task_id=task_id,
         retry_count=0,
         reference_name=definition.name,
-        workflow_name="local",
         scheduled_ms=int(now.timestamp() * 1000),
     )
     return Execution(Claim(attempt, f"local-{unique}"), unique)

@@ -53,7 +53,8 @@ def params_problems(params: Json, model: type[BaseModel]) -> Iterator[str]:
     if issubclass(model, RootModel):
         return
     names = _param_names(model)
-    if model.model_config.get("extra") != "allow":
+    # As an attempt does: a model that ignores what it does not know says so itself.
+    if model.model_config.get("extra") not in {"allow", "ignore"}:
         for key in params:
             if key not in names:
                 yield f"{model.__name__} has no field {key!r}{nearest(key, names)}"

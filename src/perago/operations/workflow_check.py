@@ -6,29 +6,31 @@ to, the walk knows which step publishes last, and so which workspace the next wr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perago.operations.model_check import WORKSPACE_KEYS, nearest, output_problem, params_problems
+from perago.operations.model_check import nearest, output_problem, params_problems
 from perago.operations.workflow_file import (
     Json,
     WorkflowFile,
     all_steps,
     branches_of,
     expressions,
-    has_expression,
     whole_expression,
 )
+from perago.operations.workspace_origins import BranchKey, Origin, Origins
 from perago.tasks.definition import TaskDefinition
 
-_COMMIT = re.compile(r"[0-9a-f]{64}")
 # What decides at run time which tasks it runs: nothing can be said about them here.
 _UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
 
-# The repository and the branch, as expressions or as they are written.
-BranchKey = tuple[str, str]
+_INPUT_KEYS = {"workspace", "params", "inputs"}
+_EXAMPLES = {
+    "workspace": '"${workflow.input.workspace}"',
+    "params": "{}",
+    "inputs": '{"NAME": "${workflow.input.NAME}"}',
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,6 @@ class Finding:
     def __str__(self) -> str:
         where = f"step {self.step!r}: " if self.step else ""
         return f"{self.severity}: {where}{self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """A workspace: its branch, and the step that published the commit; empty for the start."""
-
-    key: BranchKey
-    writer: str = ""
 
 
 @dataclass(slots=True)
@@ -84,8 +78,8 @@ class _Check:
         self._found: dict[Finding, None] = {}
         self._round = ""
         self._references: list[str] = []
+        self._origins = Origins(self._references, self._error, self._warn)
         self._step_tasks: dict[str, TaskDefinition] = {}
-        self._outputs: dict[str, _Origin] = {}
         # Branches about which an error was said: nothing more follows from what comes after.
         self._in_conflict: set[BranchKey] = set()
 
@@ -210,36 +204,56 @@ class _Check:
         if not isinstance(inputs, dict):
             self._error(reference, "inputParameters must be an object")
             return
-        is_ours = definition is not None or (
-            bool(inputs) and set(inputs) <= {"workspace", "params"}
-        )
+        is_ours = definition is not None or (bool(inputs) and set(inputs) <= _INPUT_KEYS)
         if definition is None and self._tasks is not None:
             says = self._error if is_ours else self._warn
             near = nearest(step["name"], self._tasks)
             says(reference, f"no given module has a task {step['name']!r}{near}")
         if is_ours:
-            takes_workspace = "workspace" in inputs
-            if definition is not None:
-                takes_workspace = definition.workspace is not None
-            self._check_keys(reference, inputs, takes_workspace)
+            self._check_keys(reference, inputs, definition)
             self._check_params(reference, inputs.get("params"), definition)
+        if "inputs" in inputs and is_ours:
+            self._check_named(reference, inputs["inputs"], definition)
         if "workspace" in inputs:
             self._check_workspace(reference, inputs["workspace"], definition, state)
 
-    def _check_keys(self, reference: str, inputs: Json, takes_workspace: bool) -> None:
-        wanted = ["workspace", "params"] if takes_workspace else ["params"]
-        examples = {"workspace": '"${workflow.input.workspace}"', "params": "{}"}
+    def _check_keys(self, reference: str, inputs: Json, definition: TaskDefinition | None) -> None:
+        wanted: list[str]
+        if definition is None:
+            wanted = [key for key in ("workspace", "inputs") if key in inputs]
+        else:
+            spec = definition.workspace
+            wanted = [] if spec is None else ["workspace", *(["inputs"] if spec.inputs else [])]
+        wanted.append("params")
         for key in wanted:
             if key not in inputs:
-                self._error(reference, f'inputParameters needs "{key}", such as {examples[key]}')
+                self._error(reference, f'inputParameters needs "{key}", such as {_EXAMPLES[key]}')
         for key in inputs:
             if key not in wanted:
-                more = " (the task takes none)" if key == "workspace" else ""
+                more = " (the task takes none)" if key in _INPUT_KEYS else ""
                 self._error(
                     reference,
-                    f'inputParameters has "{key}", which no task takes{more}: a step '
+                    f'inputParameters has "{key}", which no task takes{more}: this step '
                     f"has exactly {' and '.join(wanted)}",
                 )
+
+    def _check_named(self, reference: str, given: Any, definition: TaskDefinition | None) -> None:
+        """Check the inputs beside the workspace: each is a workspace, and may be an older one."""
+        if whole_expression(given) is not None:
+            return
+        if not isinstance(given, dict):
+            self._error(reference, f"inputs must be an object, not {type(given).__name__}")
+            return
+        spec = definition.workspace if definition is not None else None
+        names = list(given if spec is None else spec.inputs)
+        for name in names:
+            if name not in given:
+                self._error(reference, f"inputs: missing {name!r}, a workspace")
+        for name, value in given.items():
+            if name not in names:
+                self._error(reference, f"inputs: the task has no {name!r}{nearest(name, names)}")
+            else:
+                self._origins.trace(reference, value, f"inputs.{name}")
 
     def _check_params(self, reference: str, params: Any, definition: TaskDefinition | None) -> None:
         if params is None or whole_expression(params) is not None:
@@ -253,22 +267,22 @@ class _Check:
     def _check_workspace(
         self, reference: str, value: Any, definition: TaskDefinition | None, state: _State
     ) -> None:
-        origin = self._origin(reference, value)
+        origin = self._origins.trace(reference, value)
         if origin is None:
             return
         spec = definition.workspace if definition is not None else None
         if spec is not None and spec.read_only:
-            self._outputs[reference] = origin
+            self._origins.outputs[reference] = origin
             return
         last = state.latest.get(origin.key, frozenset({""}))
         if origin.key not in self._in_conflict:
             self._check_currency(reference, origin, last, is_writer=spec is not None)
-        self._outputs[reference] = _Origin(origin.key, reference)
+        self._origins.outputs[reference] = Origin(origin.key, reference)
         state.latest[origin.key] = frozenset({reference})
         state.wrote.setdefault(origin.key, []).append(reference)
 
     def _check_currency(
-        self, reference: str, origin: _Origin, last: frozenset[str], *, is_writer: bool
+        self, reference: str, origin: Origin, last: frozenset[str], *, is_writer: bool
     ) -> None:
         """A writer must take the commit that its branch is at."""
         taken = f"that step {origin.writer!r} left" if origin.writer else "of the workflow's input"
@@ -291,62 +305,6 @@ class _Check:
             self._warn(
                 reference, f"takes the workspace {taken}; where {more}, it fails with PRG-502"
             )
-
-    # Where a workspace comes from.
-
-    def _origin(self, reference: str, value: Any) -> _Origin | None:
-        if isinstance(value, dict):
-            return self._origin_of_object(reference, value)
-        expression = whole_expression(value)
-        if expression is None:
-            self._error(
-                reference,
-                'workspace must be "${workflow.input.workspace}", "${STEP.output.workspace}", or '
-                f"an object with {', '.join(WORKSPACE_KEYS)}",
-            )
-            return None
-        parts = expression.split(".")
-        if parts[:2] == ["workflow", "input"] and len(parts) > 2:
-            return _Origin((f"{expression}.repository", f"{expression}.branch"))
-        if parts[1:] == ["output", "workspace"]:
-            if parts[0] in self._references and parts[0] not in self._outputs:
-                self._warn(reference, f"where ${{{expression}}} comes from is not followed")
-            return self._outputs.get(parts[0])
-        self._warn(reference, f"where ${{{expression}}} comes from is not followed")
-        return None
-
-    def _origin_of_object(self, reference: str, value: Json) -> _Origin | None:
-        given = {"ref_type" if key == "refType" else key: item for key, item in value.items()}
-        missing = [key for key in WORKSPACE_KEYS if key not in given]
-        extra = [key for key in given if key not in WORKSPACE_KEYS]
-        if missing or extra:
-            text = f"missing {', '.join(missing)}" if missing else f"unexpected {', '.join(extra)}"
-            self._error(reference, f"workspace: {text}")
-            return None
-        if not has_expression(given["ref_type"]) and given["ref_type"] != "commit":
-            self._error(reference, 'workspace: "ref_type" must be "commit"')
-        ref = given["ref"]
-        if not has_expression(ref) and not (isinstance(ref, str) and _COMMIT.fullmatch(ref)):
-            self._error(
-                reference,
-                "workspace: ref must be the full id of a commit (64 hex digits); "
-                "`perago workflow run --repository R` fills in that of HEAD",
-            )
-        key = (self._name(given["repository"], 0), self._name(given["branch"], 1))
-        source = (whole_expression(ref) or "").split(".")
-        if source[1:] == ["output", "workspace", "ref"] and source[0] in self._outputs:
-            return _Origin(key, self._outputs[source[0]].writer)
-        return _Origin(key)
-
-    def _name(self, value: Any, index: Literal[0, 1]) -> str:
-        """Return a repository or branch as it is written, or that of the step it comes from."""
-        expression = whole_expression(value)
-        if expression is None:
-            return str(value)
-        reference, _, rest = expression.partition(".")
-        if rest.startswith("output.workspace.") and reference in self._outputs:
-            return self._outputs[reference].key[index]
-        return expression
 
     # What expressions refer to.
 

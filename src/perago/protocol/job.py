@@ -88,6 +88,15 @@ class Job:
         moving = max(self.merge_timeout_seconds, RELOCATE_TIMEOUT_SECONDS)
         return moving + 2 * self.landing_seconds + _SMALL_REQUESTS_SECONDS
 
+    @property
+    def param_keys(self) -> list[str]:
+        """The keys that params may have, as a workflow writes them."""
+        fields = self.params_model.model_fields.items()
+        return [
+            item.validation_alias if isinstance(item.validation_alias, str) else name
+            for name, item in fields
+        ]
+
     def parse_params(self, params: dict[str, Any]) -> BaseModel:
         """Validate params; raises ``ValidationError``, also for a key that no model knows.
 

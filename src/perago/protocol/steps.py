@@ -309,8 +309,7 @@ def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
         found: BaseModel = call_body(lambda: job.parse_params(params), "params model")
     except ValidationError as error:
-        known = tuple(job.params_model.model_fields)
-        raise InputError(f"params: {describe_validation(error, known)}") from None
+        raise InputError(f"params: {describe_validation(error, job.param_keys)}") from None
     return found
 
 

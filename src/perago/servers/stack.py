@@ -18,7 +18,7 @@ from perago.servers import conductor, lakefs, loopback, process
 from perago.servers.conductor import Conductor
 from perago.servers.endpoints import Endpoints
 from perago.servers.lakefs import LakeFS
-from perago.servers.server import Command, Server, await_healthy, log_path
+from perago.servers.server import Server, await_healthy, log_path
 from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
 from perago.servers.state import LOCK_FILE, Secrets, State, claim, load
 from perago.servers.toolchain import spark_jars, tool
@@ -197,7 +197,9 @@ class Stack:
         # First what can fail or take minutes, then all processes, then the wait: so they start in
         # parallel without a thread.
         prepared = [(server, server.prepare()) for server in servers]
-        note(f"starting {', '.join(_announced(server, command) for server, command in prepared)} …")
+        for line in javas([(server.name, command.java) for server, command in prepared]):
+            note(line)
+        note(f"starting {', '.join(server.name for server in servers)} …")
         for server, command in prepared:
             server.launch(command)
         await_healthy(servers)
@@ -208,8 +210,14 @@ class Stack:
         self._state.save(self.data_dir)
 
 
-def _announced(server: Server, command: Command) -> str:
-    return f"{server.name} on {command.java}" if command.java else server.name
+def javas(servers: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Say which Java servers run on, one sentence for each; some servers need none."""
+    users: dict[str, list[str]] = {}
+    for name, java in servers:
+        users.setdefault(java, []).append(name)
+    for java, names in users.items():
+        if java:
+            yield f"{' and '.join(names)} {'run' if len(names) > 1 else 'runs'} on {java}"
 
 
 @contextmanager

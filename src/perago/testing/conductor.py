@@ -261,7 +261,6 @@ class InMemoryConductor:
             reference_name=workflow.reference_name,
             seq=len(workflow.tasks) + 1,
             iteration=workflow.iteration,
-            workflow_name=f"{workflow.settings.task_type}-workflow",
             retried_task_id=retried,
             scheduled_ms=self._next_ms(),
         )

@@ -2,8 +2,8 @@
 
 An entry is a file that is named after the digest of its content. Whoever takes one computes the
 digest again, so nothing else has to hold for safety: an entry that is half-written, torn by a
-crash or changed by a program is a miss, and is removed. That is why entries are written under
-their names, without a rename. A workspace gets a copy or a clone of an entry, never the file
+crash or changed by a program is a miss, and is removed. That is why small entries are written
+under their names, without a rename. A workspace gets a copy or a clone of an entry, never the file
 itself.
 
 A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
@@ -21,9 +21,10 @@ import os
 import stat
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from perago.text import as_utf8, show_path
@@ -34,6 +35,7 @@ from perago.transfer.scan import write_all
 _log = logging.getLogger(__name__)
 
 _ENTRIES, _ALIASES = "objects", "aliases"
+_COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
 # After an error of the disk nothing is added for so long.
 _REST_SECONDS = 60.0
 # The order of use is as exact as this; an entry that is used often is not marked each time.
@@ -46,15 +48,6 @@ _LEAST_CLONED = 128 << 10
 _FICLONE = 0x40049409
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(slots=True)
-class CacheCounts:
-    """What was asked of a cache since it was last counted."""
-
-    cache_hits: int = 0
-    cache_hit_bytes: int = 0
-    cache_misses: int = 0
 
 
 class ObjectCache:
@@ -74,7 +67,7 @@ class ObjectCache:
         self._lock = threading.Lock()
         self._rests_until = 0.0
         self._can_clone = True
-        self._counts = CacheCounts()
+        self._counts = dict.fromkeys(_COUNTS, 0)
 
     def prepare(self) -> None:
         """Make the folder. Raises ``OSError`` unless it is this user's alone."""
@@ -99,17 +92,15 @@ class ObjectCache:
     def count(self, remote: RemoteObject, *, hit: bool) -> None:
         """Count an object that was taken from the cache, or was not there."""
         with self._lock:
-            if hit:
-                self._counts.cache_hits += 1
-                self._counts.cache_hit_bytes += remote.size
-            else:
-                self._counts.cache_misses += 1
+            self._counts["cache_hits"] += hit
+            self._counts["cache_hit_bytes"] += remote.size if hit else 0
+            self._counts["cache_misses"] += not hit
 
     def take_counts(self) -> dict[str, int]:
         """Return what was counted since the last call."""
         with self._lock:
-            taken, self._counts = self._counts, CacheCounts()
-        return {**asdict(taken), "cache_evictions": self.space.take_evictions()}
+            taken, self._counts = self._counts, dict.fromkeys(_COUNTS, 0)
+        return {**taken, "cache_evictions": self.space.take_evictions()}
 
     def add_read(
         self, repository: str, remote: RemoteObject, digest: str, content: memoryview | int
@@ -135,14 +126,8 @@ class ObjectCache:
 
         self._attempt(add)
 
-    def copy(self, source: int, target: int, size: int) -> None:
-        """Copy a file to an empty one; blocks are shared where the file system can do it."""
-        if not self.clone(source, target, size):
-            for piece in _pieces(source, size):
-                write_all(target, piece)
-
     def clone(self, source: int, target: int, size: int) -> bool:
-        """Give an empty file the blocks of another one; return whether that was possible."""
+        """Share the blocks of a file with another; return whether the file system can do that."""
         if not self._can_clone or size < _LEAST_CLONED:
             return False
         try:
@@ -205,15 +190,39 @@ class ObjectCache:
 
     def _add(self, digest: str, size: int, content: memoryview | int) -> None:
         path = self._entry(digest, size)
-        if os.path.lexists(path) or not self.space.reserve(size):
+        if os.path.lexists(path):
             return
-        with self._new(path) as descriptor:
+        if size > _PIECE:
+            self._add_large(path, size, content)
+        elif self.space.reserve(size):
+            with self._new(path) as descriptor:
+                if descriptor is not None:
+                    self._fill(descriptor, size, content)
+
+    def _add_large(self, path: str, size: int, content: memoryview | int) -> None:
+        """Add an entry that takes a while to write.
+
+        It has its full length at once, under another name, so that a process that evicts
+        meanwhile counts it.
+        """
+        fresh = f"{path}.{uuid.uuid4().hex}"
+        with self._new(fresh) as descriptor:
             if descriptor is None:
                 return
-            if isinstance(content, int):
-                self.copy(content, descriptor, size)
+            os.ftruncate(descriptor, size)
+            if self.space.reserve(size):
+                self._fill(descriptor, size, content)
+                with suppress(FileNotFoundError):  # it was evicted
+                    os.rename(fresh, path)  # noqa: PTH104
             else:
-                write_all(descriptor, content)
+                unlinked(fresh)
+
+    def _fill(self, descriptor: int, size: int, content: memoryview | int) -> None:
+        if isinstance(content, memoryview):
+            write_all(descriptor, content)
+        elif not self.clone(content, descriptor, size):
+            for piece in _pieces(content, size):
+                write_all(descriptor, piece)
 
     def _add_hashed(self, source: int, size: int) -> None:
         digest = Digest(size)

@@ -2,7 +2,8 @@
 
 Any number of processes share it. A file holds the number of bytes in use, and is locked while that
 number changes and while files are evicted. A process counts what it will use before it uses it, so
-one that dies leaves too much counted; the next eviction counts anew.
+one that dies leaves too much counted; the next eviction counts anew. It does not see what others
+have counted and not yet used, so the limit can be exceeded by that: 16 MiB for each process.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ class Engine:
     ) -> FetchedProjection:
         projection = project(listing, source.prefix)
         check_projection(projection, data, FileSystem.probe(data))
+        # What an attempt before counted that failed is not this one's.
+        self._cache_counts()
         files = self.download(source.repository, source.ref, projection, data)
         return FetchedProjection(projection, files, source.prefix, data, self._cache_counts())
 
@@ -66,7 +68,9 @@ class Engine:
         upload_partition(
             self.store, repository, branch, collected.uploads, data, self.threads, self.cache
         )
-        return self._cache_counts()
+        # Nothing is looked up here.
+        counts = self._cache_counts()
+        return {name: counts[name] for name in counts if name == "cache_evictions"}
 
     def _cache_counts(self) -> dict[str, int]:
         return self.cache.take_counts() if self.cache else {}

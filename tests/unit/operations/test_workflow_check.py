@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from webshop import workflow as webshop_workflow
 
-from perago import WorkspaceSpec, task
+from perago import InputSpec, WorkspaceSpec, task
+from perago.operations.model_check import params_problems
 from perago.operations.workflow_check import check_workflow
 from perago.operations.workflow_file import WorkflowFile
 from perago.tasks.definition import TaskDefinition, definition_of
@@ -295,6 +297,40 @@ def test_a_mistake_is_named_with_its_step_and_the_way_out(steps: list[Json], tex
     assert text in texts[0]
 
 
+@task(
+    name="dims",
+    owner_email="a@example.com",
+    workspace=WorkspaceSpec(inputs={"dims": InputSpec(repository="dims")}),
+)
+def dims(workspace: Path, params: Params, inputs: Mapping[str, Path]) -> Result:
+    return Result()
+
+
+def test_the_inputs_beside_the_workspace_are_looked_at_too() -> None:
+    tasks = [*TASKS, definition_of(dims)]
+
+    def given(inputs: Any, name: str = "dims") -> list[str]:
+        first = step("a")
+        second = step("b", name, after("a"))
+        second["inputParameters"]["inputs"] = inputs
+        return found(first, second, tasks=tasks)  # type: ignore[arg-type]
+
+    # An input may be an older commit than the one that a step before published.
+    assert given({"dims": INPUT}) == []
+    assert given("${workflow.input.all}") == []
+    assert given([]) == ["error: step 'b': inputs must be an object, not list"]
+    assert given({}) == ["error: step 'b': inputs: missing 'dims', a workspace"]
+    assert given({"dims": INPUT, "dmis": INPUT}) == [
+        "error: step 'b': inputs: the task has no 'dmis'; did you mean 'dims'?"
+    ]
+    assert given({"dims": {"repository": "x"}})[0].endswith(
+        "inputs.dims: missing branch, ref_type, ref"
+    )
+    assert "which no task takes (the task takes none)" in given({"dims": INPUT}, "write")[0]
+    (text,) = found(step("a", "dims"), tasks=tasks)  # type: ignore[arg-type]
+    assert 'inputParameters needs "inputs"' in text
+
+
 def test_what_cannot_be_followed_is_said() -> None:
     sub = {"name": "s", "taskReferenceName": "s", "type": "SUB_WORKFLOW"}
     assert found(sub) == ["warning: step 's': what a SUB_WORKFLOW runs is not looked into"]
@@ -324,3 +360,14 @@ def test_the_demonstration_s_workflow_has_no_mistake() -> None:
     definition = webshop_workflow.definition()
     workflow = WorkflowFile(definition["name"], 1, definition)
     assert check_workflow(workflow, load_tasks(modules)) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"), [("allow", 0), ("ignore", 0), ("forbid", 1), (None, 1)]
+)
+def test_a_model_says_itself_what_to_do_with_keys_that_it_does_not_know(
+    extra: Any, found: int
+) -> None:
+    config = ConfigDict(extra=extra) if extra else ConfigDict()
+    model = create_model("Model", __config__=config, day=(str, "today"))
+    assert len(list(params_problems({"dya": "x"}, model))) == found

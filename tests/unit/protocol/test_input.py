@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, Field, computed_field
 
 from perago.errors import InputError, ResultError
 from perago.protocol.job import Job, Policy
@@ -151,7 +151,7 @@ class Careless(BaseModel, extra="ignore"):
 class Strict(BaseModel):
     """It says nothing."""
 
-    n: int = 0
+    n: int = Field(0, alias="howMany")
     nested: Nested = Nested()
 
 
@@ -183,10 +183,10 @@ class Mixed(BaseModel):
 @pytest.mark.parametrize(
     ("model", "params", "said"),
     [
-        (Strict, {"m": 1}, "params: m: there is no such key; known are n, nested"),
+        (Strict, {"n": 1}, "params: n: there is no such key; known are howMany, nested"),
         (Strict, {"nested": {"b": 1}}, "params: nested.b: there is no such key"),
         (Mixed, {"m": 1, "free": {"b": 2}}, "params: m: there is no such key; known are n, free"),
-        (Strict, {"n": 1, "nested": {"a": 2}}, None),
+        (Strict, {"howMany": 1, "nested": {"a": 2}}, None),
         (Mixed, {"n": 1, "free": {"b": 2}}, None),
         (Counted, {"n": 1, "twice": 2}, None),
         (Counted, {"n": 1, "thrice": 3}, "params: thrice: there is no such key; known are n"),

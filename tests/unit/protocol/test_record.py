@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, field_serializer
 
+from perago.masking import remember_secret
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.record import Record, hash_params, read_record, recorded_params
 from perago.protocol.workspace import Commit
@@ -131,6 +132,11 @@ def test_params_that_are_too_long_secret_or_not_writable_are_not_recorded() -> N
     assert recorded_params(Params(items=["ü" * 1000])) is None
     assert recorded_params(SecretParams()) is None
     assert recorded_params(Hostile()) is None
+
+
+def test_a_secret_of_the_worker_in_params_is_masked() -> None:
+    remember_secret("key-in-params")
+    assert "key-in-params" not in str(recorded_params(Params(items=["a key-in-params"])))
 
 
 def test_a_secret_that_the_schema_hides_is_never_recorded_in_clear() -> None:

@@ -134,7 +134,7 @@ def test_what_a_step_published_is_there_for_the_next_one(place: Place) -> None:
     counts = place.engine.stage(
         fetched.changes(0), StagingBranch(REPOSITORY, "staging"), place.folder / "first"
     )
-    assert counts["cache_evictions"] == 0
+    assert counts == {"cache_evictions": 0}
     after, _ = place.fetch("second", "staging")
     assert place.keys == ["empty"]
     assert contents(after) == {**FILES, "one": b"changed", "made": LARGE[:-1]}
@@ -151,6 +151,20 @@ def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(place: Place
     assert contents(data) == FILES
     there = [*data.rglob("*"), *place.cache.folder.rglob("*")]
     assert all(item.is_dir() or item.stat().st_nlink == 1 for item in there)
+
+
+def test_a_download_that_failed_is_not_counted_with_the_next_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fetch("first")
+    the_entry(place.cache, b"two").unlink()
+    with monkeypatch.context() as broken:
+        broken.setattr(place, "read", lambda *_: iter([memoryview(b"no")]))
+        with pytest.raises(BackendUnavailableError):
+            place.fetch("failed")
+    _, fetched = place.fetch("second")
+    assert fetched.counts()["cache_hits"] == 2
+    assert fetched.counts()["cache_misses"] == 1
 
 
 def test_folders_and_files_are_this_users_alone(place: Place) -> None:
@@ -248,6 +262,23 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
     assert path.read_bytes() == SMALL
 
 
+def test_a_large_entry_is_counted_while_it_is_written_and_seen_when_it_is_whole(
+    cache: ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = remote_of(LARGE)
+    seen: list[tuple[int, bytes | None]] = []
+
+    def write(descriptor: int, piece: memoryview) -> int:
+        seen.append((cache.space.status().size, take(cache, remote)))
+        return os.write(descriptor, piece)
+
+    monkeypatch.setattr(cache_module, "write_all", write)
+    put(cache, LARGE)
+    monkeypatch.undo()
+    assert seen == [(-(-len(LARGE) // 4096) * 4096, None)]
+    assert take(cache, remote) == LARGE
+
+
 def start(cache: ObjectCache, *order: Any, limit: int = LIMIT) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, cached.__file__, json.dumps([str(cache.folder), limit, *order])],
@@ -266,7 +297,8 @@ def test_processes_that_add_take_and_evict_at_once_get_the_right_contents(
     hits = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert sum(map(int, hits)) > 20
-    assert 0 < cache.space.status().size <= limit
+    # Each process may have counted a 64th that another one, which evicted, did not see.
+    assert 0 < cache.space.status().size <= limit + 3 * limit // 64
     for path in entries(cache):
         content = path.read_bytes()
         remote = remote_of(content)
