@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import read_json_object
 
 if TYPE_CHECKING:
     from perago.conductor.workflows import ConductorWorkflows, WorkflowRun
@@ -118,7 +119,11 @@ def run(
 
     if branch is not None and repository is None:
         raise typer.BadParameter("--branch needs --repository")
-    workflow, given, settings = read_workflow(file), _read_input(inputs), load_settings()
+    workflow, given, settings = (
+        read_workflow(file),
+        read_json_object("--input", inputs),
+        load_settings(),
+    )
     conductor = conductor_connection(settings)
     with ExitStack() as held:
         workflows = held.enter_context(_workflows(settings))
@@ -194,21 +199,6 @@ def _register(workflows: ConductorWorkflows, workflow: WorkflowFile) -> None:
 
     action = register_definition(workflows, workflow)
     output.note(f"workflow {workflow.name!r} version {workflow.version}: {action}")
-
-
-def _read_input(text: str) -> dict[str, Any]:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"--input: cannot read {text[1:]!r}: {error}") from None
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--input is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"--input must be a JSON object, not {type(value).__name__}")
-    return value
 
 
 def _follow(
