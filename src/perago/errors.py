@@ -22,6 +22,7 @@ PeragoError
 │   └── MixedPublicationError    the read-back found another publication below ours
 ├── NotPublishedError            the reply was lost, and the request certainly did not land
 ├── UnknownOutcomeError          a request was sent and it cannot be known whether it landed
+├── RestoreError                 what a tag keeps cannot be brought back to the branch
 └── BackendError                 a server did not do what was asked
     ├── BackendUnavailableError  no answer, or an answer that says "later"
     │   └── LostReplyError         a change was asked for and the reply was lost
@@ -221,6 +222,14 @@ class UnknownOutcomeError(PeragoError):
     code = "PRG-503"
     hint = "Compare the target branch with the staging branch, which was kept."
     exit_code = 5
+
+
+class RestoreError(PeragoError):
+    """What a tag keeps cannot be brought back to the branch without a person's judgement."""
+
+    code = "PRG-609"
+    hint = "Make a branch from the tag with your LakeFS client, and merge what you need by hand."
+    exit_code = 4
 
 
 class BackendError(PeragoError):

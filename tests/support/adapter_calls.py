@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from perago.conductor.client import ConductorAttempts
+from perago.conductor.inspection import ConductorInspection
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
@@ -69,6 +70,7 @@ CONTROL: dict[str, Call] = {
     "check_access": Call(lambda lake: lake.check_access()),
     "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
+    "log": Call(lambda lake: lake.log("repo", "main", 10)),
     "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
     "changes_actions": Call(lambda lake: lake.changes_actions("repo", _COMMIT)),
     "has_fence": Call(lambda lake: lake.has_fence("repo", ID)),
@@ -85,6 +87,8 @@ CONTROL: dict[str, Call] = {
         ),
         changes=True,
     ),
+    "revert": Call(lambda lake: lake.revert(_STAGING, ID), changes=True),
+    "cherry_pick": Call(lambda lake: lake.cherry_pick(_STAGING, ID), changes=True),
     "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
     "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
     "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
@@ -147,6 +151,11 @@ ATTEMPTS: dict[str, Call] = {
     "find_waiting": Call(lambda attempts: attempts.find_waiting(["task"])),
 }
 
+INSPECTION: dict[str, Call] = {
+    "task": Call(lambda conductor: conductor.task("task")),
+    "log": Call(lambda conductor: conductor.log("task")),
+}
+
 TASKDEFS: dict[str, Call] = {
     "get": Call(lambda taskdefs: taskdefs.get("name")),
     "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
@@ -158,5 +167,9 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
+    ConductorInspection: (
+        lambda url: closing(ConductorInspection(conductor(url))),
+        INSPECTION,
+    ),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
 }

@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from perago.cli import output
+from perago.cli.attempt import attempt_app
 from perago.cli.budget import budget
 from perago.cli.check import check
 from perago.cli.config import config_app
@@ -21,7 +22,9 @@ from perago.cli.dev import dev_app
 from perago.cli.extract import extract
 from perago.cli.fence import fence_app
 from perago.cli.gc import gc
+from perago.cli.history import history
 from perago.cli.register import register
+from perago.cli.restore import restore
 from perago.cli.run import run
 from perago.cli.start import start
 from perago.cli.sweep import sweep
@@ -42,13 +45,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=True,
 )
+app.add_typer(attempt_app, name="attempt")
 app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
 app.command()(extract)
 app.command()(budget)
 app.command()(gc)
+app.command()(history)
 app.command()(register)
+app.command()(restore)
 app.command()(run)
 app.command()(start)
 app.command()(sweep)

@@ -28,7 +28,7 @@ _Id = Annotated[str, StringConstraints(min_length=1)]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
     """A part of an answer: the fields that are used, which must have their types."""
 
     model_config = ConfigDict(
@@ -36,7 +36,7 @@ class _Message(BaseModel):
     )
 
 
-class TaskMessage(_Message):
+class TaskMessage(Message):
     """A task, as polls and reads answer it."""
 
     task_id: _Id
@@ -57,7 +57,7 @@ class TaskMessage(_Message):
     input_data: dict[str, Any] | None = None
 
 
-class WorkflowMessage(_Message):
+class WorkflowMessage(Message):
     """A workflow without its tasks."""
 
     workflow_id: _Id
@@ -65,7 +65,7 @@ class WorkflowMessage(_Message):
     end_time: _Count | None = None
 
 
-class _TokenMessage(_Message):
+class _TokenMessage(Message):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
 

@@ -15,6 +15,7 @@ from perago.errors import ConflictError, NotFoundError
 from perago.lakefs.api import (
     CHANGES,
     COMMIT,
+    COMMITS,
     MERGE,
     REF,
     REFS,
@@ -39,6 +40,8 @@ _RETRY_SECONDS = 5.0
 # Cleanup must leave time in the lease: one retry at most.
 _CLEANUP_SECONDS = 10.0
 _CLEANUP_RETRY_SECONDS = 1.0
+# LakeFS answers at most so many in one page.
+_LONGEST_LOG = 1000
 
 
 class LakeFSControl:
@@ -60,14 +63,7 @@ class LakeFSControl:
         if commit.id != commit_id:
             # LakeFS also takes abbreviations, tags and branch names here.
             raise NotFoundError(f"{commit_id} is not the full id of a commit in {repository!r}")
-        return Commit(
-            commit.id,
-            tuple(commit.parents),
-            commit.metadata or {},
-            committer=commit.committer,
-            message=commit.message,
-            created=datetime.fromtimestamp(commit.creation_date, tz=UTC),
-        )
+        return _as_commit(commit)
 
     def _read_commit(self, repository: str, ref: str) -> CommitMessage:
         what = f"read commit {ref} of {repository!r}"
@@ -79,6 +75,16 @@ class LakeFSControl:
         path = _branch(repository, branch)
         found = self._api.get(what, path, parsed(REF), retrier=_retrier())
         return self.get_commit(repository, found.commit_id)
+
+    def log(self, repository: str, branch: str, amount: int) -> list[Commit]:
+        """Read the last commits of a branch, newest first, by first parents; at most 1000."""
+        what = f"read the commits of branch {branch!r} of {repository!r}"
+        # A branch by its own address: a name in the log's address may also be a tag or a commit.
+        head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
+        path = f"{at_path('repositories', repository, 'refs', head.commit_id)}/commits"
+        query = {"first_parent": "true", "limit": "true", "amount": min(amount, _LONGEST_LOG)}
+        page = self._api.get(what, path, parsed(COMMITS), query, retrier=_retrier())
+        return [_as_commit(commit) for commit in page.results]
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         what = f"compare branch {branch!r} of {repository!r} with its HEAD"
@@ -196,6 +202,34 @@ class LakeFSControl:
         )
         return made.reference
 
+    def revert(self, staging: StagingBranch, commit_id: str) -> None:
+        """Take back on a branch, by a commit, what a commit changed against its first parent.
+
+        Raises ``ConflictError`` where later commits changed the same objects.
+        """
+        self._api.change_once(
+            f"revert {commit_id} on {staging.branch!r}",
+            "POST",
+            f"{_branch(staging.repository, staging.branch)}/revert",
+            nothing,
+            status=204,
+            body={"ref": commit_id, "parent_number": 1, "allow_empty": True},
+        )
+
+    def cherry_pick(self, staging: StagingBranch, commit_id: str) -> None:
+        """Repeat on a branch, by a commit, what a commit changed against its first parent.
+
+        Raises ``ConflictError`` where the branch has other objects in their place.
+        """
+        self._api.change_once(
+            f"repeat {commit_id} on {staging.branch!r}",
+            "POST",
+            f"{_branch(staging.repository, staging.branch)}/cherry-pick",
+            parsed(COMMIT),
+            status=201,
+            body={"ref": commit_id, "parent_number": 1},
+        )
+
     def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
         self._api.change_once(
             f"relocate {target!r} to {licence.branch!r}",
@@ -245,6 +279,17 @@ class LakeFSControl:
             found = self._api.get(what, path, parsed(REF), retrier=_retrier())
             if found.commit_id != commit_id:
                 raise
+
+
+def _as_commit(commit: CommitMessage) -> Commit:
+    return Commit(
+        commit.id,
+        tuple(commit.parents),
+        commit.metadata or {},
+        committer=commit.committer,
+        message=commit.message,
+        created=datetime.fromtimestamp(commit.creation_date, tz=UTC),
+    )
 
 
 def _retrier() -> Retrying:

@@ -6,7 +6,6 @@ params, the chain of retries and the claim. Anything less is no adoption, and th
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -70,23 +69,3 @@ def _published_by_predecessor(record: Record, attempts: Attempts, attempt: Attem
             return (snapshot.worker_id, snapshot.retry_count) == (record.claim, record.retry_count)
         task_id = snapshot.retried_task_id
     return False
-
-
-def recordable(result: BaseModel, *, max_bytes: int) -> tuple[str | None, str | None]:
-    """The result as text to record, or None and why it cannot be recorded."""
-    if _has_secret_fields(type(result)):
-        return None, "the result model has secret fields"
-    text = json.dumps(result.model_dump(mode="json", by_alias=True), separators=(",", ":"))
-    if len(text.encode()) > max_bytes:
-        return None, f"the result is larger than {max_bytes} bytes"
-    return text, None
-
-
-def _has_secret_fields(model: type[BaseModel]) -> bool:
-    """Judged by the model, not the value, so that it does not change from run to run."""
-    # Computed fields are in the schema of what is written only.
-    schemas = (
-        model.model_json_schema(mode="validation"),
-        model.model_json_schema(mode="serialization"),
-    )
-    return '"format": "password"' in json.dumps(schemas)

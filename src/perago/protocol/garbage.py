@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
 from perago.protocol.identity import StagingName, parse_staging_name
@@ -19,9 +20,11 @@ from perago.protocol.workspace import Commit
 
 RETENTION = timedelta(days=7)
 
-TAG_PREFIXES = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
+Kept = Literal["replaced", "withdrawn"]
+TAG_PREFIXES: dict[str, Kept] = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
 _KEPT = re.compile(
-    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})(-[0-9a-f]{{16}})?",
+    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})"
+    r"(-(?P<fingerprint>[0-9a-f]{16}))?",
     re.ASCII,
 )
 _LOCAL_TASK = re.compile(r"local-(?P<started>\d{8}T\d{6}Z)-[0-9a-f]+", re.ASCII)
@@ -47,6 +50,16 @@ class FoundTag:
     repository: str
     name: str
     commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCommit:
+    """What the tag of a replaced or withdrawn commit says."""
+
+    how: Kept
+    day: datetime
+    # Of the logical task; a replaced commit's tag has none.
+    fingerprint: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +131,23 @@ def judge_local(started: datetime, now: datetime) -> Verdict:
 
 def judge_tag(tag: FoundTag, now: datetime) -> Verdict | None:
     """The tag of a replaced or withdrawn commit; None for a tag that is neither."""
-    found = _KEPT.fullmatch(tag.name)
-    day = _parse(found["day"], "%Y%m%d") if found else None
-    if found is None or day is None or found["commit"] != tag.commit:
+    kept = read_tag(tag.name, tag.commit)
+    if kept is None:
         return None
-    how = TAG_PREFIXES[found["prefix"]]
-    age = (now.date() - day.date()).days
+    age = (now.date() - kept.day.date()).days
+    text = f"the commit was {kept.how} {age} days ago"
     if age > RETENTION.days:
-        return Verdict(True, f"the commit was {how} {age} days ago")
-    return Verdict(False, f"the commit was {how} {age} days ago; kept for {RETENTION.days} days")
+        return Verdict(True, text)
+    return Verdict(False, f"{text}; kept for {RETENTION.days} days")
+
+
+def read_tag(name: str, commit: str) -> KeptCommit | None:
+    """What a tag on ``commit`` keeps; None for a tag that Perago did not make."""
+    found = _KEPT.fullmatch(name)
+    day = _parse(found["day"], "%Y%m%d") if found else None
+    if found is None or day is None or found["commit"] != commit:
+        return None
+    return KeptCommit(TAG_PREFIXES[found["prefix"]], day, found["fingerprint"])
 
 
 def _judge_waiting(staging: Staging, task: AttemptSnapshot, now: datetime) -> Verdict:

@@ -34,6 +34,9 @@ class WorkspaceUse:
     check_pre: Callable[[Any], None]
     check_post: Callable[[Any], None]
     kind: Literal["file", "spark"] = "file"
+    # How many guardrails the checks run.
+    pre_guardrails: int = 0
+    post_guardrails: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Job:
     merge_timeout_seconds: float = DEFAULT_MERGE_TIMEOUT_SECONDS
     # The time that a merge may take in LakeFS once it has resolved its source.
     landing_seconds: float = DEFAULT_LANDING_SECONDS
+    # For the record on commits: which code this is; None where it cannot be said.
+    code_fingerprint: str | None = None
+    perago_version: str | None = None
 
     @property
     def publish_window_seconds(self) -> float:

@@ -40,7 +40,7 @@ from perago.protocol.licences import Licence, Licences
 from perago.protocol.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.provenance import assert_replaceable
-from perago.protocol.record import EXPECTED_HEAD, Record, read_record
+from perago.protocol.record import EXPECTED_HEAD, STAGING_COMMIT, Record, read_record
 from perago.protocol.workspace import Commit, StagedWorkspace, WorkspaceInput
 
 _READ_AGAIN_SECONDS = 0.5
@@ -69,7 +69,6 @@ class Publisher:
     workspace: WorkspaceInput
     merge_timeout: float
     landing_seconds: float
-    message: str
 
     def publish(
         self, licence: Licence, staged: StagedWorkspace | None, record: Record, lease: Lease
@@ -107,14 +106,14 @@ class Publisher:
         metadata = {
             **record.metadata(),
             EXPECTED_HEAD: space.ref,
-            "perago.staging_commit": staged.commit,
+            STAGING_COMMIT: staged.commit,
         }
         timeout = lease.bound(self.merge_timeout, "merge")
         try:
             merged = self.lake.merge(
                 staged,
                 space.branch,
-                message=self.message,
+                message=record.message,
                 metadata=metadata,
                 timeout=timeout,
             )
@@ -198,7 +197,7 @@ class Publisher:
             abandoned=abandoned.id,
             tag=tag,
             message=f"the abandoned commit is kept under the tag {tag} for 7 days; get its "
-            f"objects back with `lakectl branch revert` or a branch from that tag",
+            f"objects back with `perago restore {space.repository} {tag}`",
         )
 
     def _refuse_unexplained(self, abandoned: Commit) -> None:

@@ -3,6 +3,9 @@
 Publication never *depends* on this record: HEAD and the attempt fence decide. The record lets an
 execution recognise its own commit after a lost reply, lets people read a history, may veto a
 relocation, and carries a result for adoption.
+
+The first part of the record says who made the commit; it keeps its meaning in every version, and
+everything that decides reads nothing else. The second part is for the history alone.
 """
 
 from __future__ import annotations
@@ -11,13 +14,25 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from pydantic import BaseModel
 
 from perago.protocol.identity import Attempt, Execution, LogicalTask
 from perago.protocol.workspace import Commit
 
+# Records without a version are of version 1 and have no second part.
+RECORD_VERSION = 2
 EXPECTED_HEAD = "perago.expected_head"
+# On a merge: the staged commit. A publication without it was put in place of another.
+STAGING_COMMIT = "perago.staging_commit"
+# On the commit of a restoration, which is a person's and has no record: the tag that it restored.
+RESTORED_TAG = "perago.restored_tag"
 _PREFIX = "perago."
+# Commit metadata is in every listing of commits. LakeFS has no limit of its own for it, the stores
+# below it have: an item of DynamoDB takes 400 KB, key and value together.
+_MAX_PARAMS_BYTES = 4096
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -36,6 +51,16 @@ class Record:
     ref: str
     params_hash: str
     result: str | None = None
+    record_version: int = 1
+    task_name: str | None = None
+    branch: str | None = None
+    prefix: str | None = None
+    # The params as their model read them, as JSON; None where they are secret or too long.
+    params: str | None = None
+    code_fingerprint: str | None = None
+    perago_version: str | None = None
+    pre_guardrails: int | None = None
+    post_guardrails: int | None = None
 
     @classmethod
     def of(
@@ -54,11 +79,17 @@ class Record:
             ref=ref,
             params_hash=hash_params(params),
             result=result,
+            record_version=RECORD_VERSION,
         )
 
     @property
     def logical(self) -> LogicalTask:
         return LogicalTask(self.workflow_instance_id, self.reference_name, self.iteration)
+
+    @property
+    def message(self) -> str:
+        """A commit message for people; nothing reads it."""
+        return f"{self.task_name}: {self.reference_name} of workflow {self.workflow_instance_id}"
 
     def metadata(self) -> dict[str, str]:
         """This record as LakeFS commit metadata, which holds strings only."""
@@ -97,6 +128,15 @@ def read_record(commit: Commit) -> Record | None:
             ref=raw["ref"],
             params_hash=raw["params_hash"],
             result=raw.get("result"),
+            record_version=_read_number(raw.get("record_version", "1")),
+            task_name=raw.get("task_name"),
+            branch=raw.get("branch"),
+            prefix=raw.get("prefix"),
+            params=raw.get("params"),
+            code_fingerprint=raw.get("code_fingerprint"),
+            perago_version=raw.get("perago_version"),
+            pre_guardrails=_read_count(raw.get("pre_guardrails")),
+            post_guardrails=_read_count(raw.get("post_guardrails")),
         )
     except (KeyError, ValueError):
         return None
@@ -109,7 +149,45 @@ def _read_number(text: str) -> int:
     return int(text)
 
 
+def _read_count(text: str | None) -> int | None:
+    return None if text is None else _read_number(text)
+
+
 def hash_params(params: dict[str, Any]) -> str:
     """A hash of the params as given, independent of key order."""
     canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def recordable(value: BaseModel, *, max_bytes: int) -> tuple[str | None, str | None]:
+    """A result or params as text to record, or None and why they cannot be recorded."""
+    if _has_secret_fields(type(value)):
+        return None, "the model has secret fields"
+    dumped = value.model_dump(mode="json", by_alias=True)
+    text = json.dumps(dumped, separators=(",", ":"), allow_nan=False)
+    if len(text.encode()) > max_bytes:
+        return None, f"it is larger than {max_bytes} bytes"
+    return text, None
+
+
+def recorded_params(params: BaseModel) -> str | None:
+    """Params as text to record, or None where their hash is all that may or can be said.
+
+    To be taken before the body runs, which may change its params. An author's model may raise
+    when it is written; that must not end the attempt.
+    """
+    try:
+        return recordable(params, max_bytes=_MAX_PARAMS_BYTES)[0]
+    except Exception:  # noqa: BLE001  whatever an author's serializer raises
+        return None
+
+
+@cache
+def _has_secret_fields(model: type[BaseModel]) -> bool:
+    """Judged by the model, not the value, so that it does not change from run to run."""
+    # Computed fields are in the schema of what is written only.
+    schemas = (
+        model.model_json_schema(mode="validation"),
+        model.model_json_schema(mode="serialization"),
+    )
+    return '"format": "password"' in json.dumps(schemas)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from perago.errors import (
     ResultError,
     UnknownOutcomeError,
 )
-from perago.protocol.adoption import find_adoptable, recordable
+from perago.protocol.adoption import find_adoptable
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
     AttemptFence,
@@ -40,7 +40,7 @@ from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
-from perago.protocol.record import Record, read_record
+from perago.protocol.record import Record, read_record, recordable, recorded_params
 from perago.protocol.workspace import (
     StagedWorkspace,
     StagingBranch,
@@ -61,6 +61,7 @@ class Pinned:
     workspace: WorkspaceInput
     params: BaseModel
     raw_params: dict[str, Any]
+    recorded_params: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Steps:
                 hint=f"Run `perago fence install {space.repository}`, then start a new "
                 "workflow from the branch's HEAD.",
             )
-        return Pinned(space, params, given.params)
+        return Pinned(space, params, given.params, recorded_params(params))
 
     def _look_at_target(self, space: WorkspaceInput) -> None:
         """Fail before any work is done where the publish fence could not let it pass.
@@ -174,8 +175,17 @@ class Steps:
             recorded, why_not = recordable(executed.result, max_bytes=limit)
             if why_not:
                 self.phases.report("result_not_recorded", reason=why_not)
-        return Record.of(
-            self.execution, ref=pinned.workspace.ref, params=pinned.raw_params, result=recorded
+        space, spec, job = pinned.workspace, self.spec, self.job
+        return replace(
+            Record.of(self.execution, ref=space.ref, params=pinned.raw_params, result=recorded),
+            task_name=job.name,
+            branch=space.branch,
+            prefix=spec.prefix,
+            params=pinned.recorded_params,
+            code_fingerprint=job.code_fingerprint,
+            perago_version=job.perago_version,
+            pre_guardrails=spec.pre_guardrails,
+            post_guardrails=spec.post_guardrails,
         )
 
     @contextmanager
@@ -201,7 +211,7 @@ class Steps:
 
     def commit(self, staging: StagingBranch, record: Record) -> StagedWorkspace:
         try:
-            return self.storage.lake.commit(staging, _message(self.job, record), record.metadata())
+            return self.storage.lake.commit(staging, record.message, record.metadata())
         except LostReplyError as lost:
             return self._find_commit(staging, lost)
 
@@ -225,7 +235,6 @@ class Steps:
             workspace=pinned.workspace,
             merge_timeout=self.job.merge_timeout_seconds,
             landing_seconds=self.job.landing_seconds,
-            message=_message(self.job, record),
         )
         with self.phases("publish") as details:
             published = publisher.publish(licence, staged, record, lease)
@@ -263,11 +272,6 @@ class Steps:
             )
 
 
-def _message(job: Job, record: Record) -> str:
-    """A commit message for people; nothing reads it."""
-    return f"{job.name}: {record.reference_name} of workflow {record.workflow_instance_id}"
-
-
 @dataclass(frozen=True, slots=True)
 class Executed:
     """The body returned a result that fits its model and Conductor."""
@@ -293,13 +297,11 @@ def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
     except (Exception, KeyboardInterrupt):
         raise
     except SystemExit as error:
-        raise BodyError(f"the {what} called sys.exit({_shown(error.code)})") from error
+        code: object = error.code
+        shown = repr(code) if isinstance(code, int | str | None) else type(code).__name__
+        raise BodyError(f"the {what} called sys.exit({shown})") from error
     except BaseException as error:  # asyncio.CancelledError, for one
         raise BodyError(f"the {what} raised {type(error).__name__}: {describe(error)}") from error
-
-
-def _shown(code: object) -> str:
-    return repr(code) if isinstance(code, int | str | None) else type(code).__name__
 
 
 def check_guardrails(

@@ -79,6 +79,20 @@ class InMemoryLake:
 
         return self.faults.run("lake.get_head", do)
 
+    def default_branch(self, repository: str) -> str:
+        self.repository(repository)
+        return DEFAULT_BRANCH
+
+    def log(self, repository: str, branch: str, amount: int) -> list[Commit]:
+        def do() -> list[Commit]:
+            repo = self.repository(repository)
+            found = [repo.commit(repo.branch(branch).head)]
+            while len(found) < amount and (parent := found[-1].first_parent):
+                found.append(repo.commit(parent))
+            return found
+
+        return self.faults.run("lake.log", do)
+
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         return self.faults.run(
             "lake.has_uncommitted_changes", lambda: self.repository(repository).is_dirty(branch)
@@ -153,6 +167,22 @@ class InMemoryLake:
 
         return self.faults.run("lake.merge", BranchUpdate(resolve))
 
+    def revert(self, staging: StagingBranch, commit_id: str) -> None:
+        def do() -> None:
+            repo = self.repository(staging.repository)
+            commit = repo.commit(commit_id)
+            self._apply(repo, staging.branch, base=commit.id, wanted=commit.parents[0], empty=True)
+
+        self.faults.run("lake.revert", do)
+
+    def cherry_pick(self, staging: StagingBranch, commit_id: str) -> None:
+        def do() -> None:
+            repo = self.repository(staging.repository)
+            commit = repo.commit(commit_id)
+            self._apply(repo, staging.branch, base=commit.parents[0], wanted=commit.id)
+
+        self.faults.run("lake.cherry_pick", do)
+
     def relocate(self, licence: StagingBranch, target: str, *, timeout: float) -> None:
         def resolve() -> Callable[[], None]:
             with self._lock:
@@ -221,6 +251,21 @@ class InMemoryLake:
         made = repo.add_commit((branch.head,), repo.visible(name), metadata)
         branch.head, branch.uncommitted = made.id, {}
         return made
+
+    def _apply(
+        self, repo: Repository, name: str, *, base: str, wanted: str, empty: bool = False
+    ) -> None:
+        """Commit on a branch what one commit changes against another."""
+        with self._lock:
+            branch = repo.branch(name)
+            repo.refuse_protected(name)
+            if repo.is_dirty(name):
+                raise BackendRefusedError("uncommitted changes (dirty branch)")
+            before = repo.tree(branch.head)
+            tree = merge_trees(repo.tree(base), repo.tree(wanted), before)
+            if tree == before and not empty:
+                raise BackendRefusedError("no changes")
+            branch.head = repo.add_commit((branch.head,), tree, {}).id
 
     def _merge(
         self, repo: Repository, source: str, branch: Branch, name: str, metadata: dict[str, str]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
+import perago
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
@@ -32,7 +37,22 @@ def build_job(definition: TaskDefinition) -> Job:
         recovery=definition.controls.recovery,
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
+        code_fingerprint=_fingerprint(definition.function),
+        perago_version=perago.__version__,
     )
+
+
+def _fingerprint(function: Callable[..., Any]) -> str | None:
+    """The SHA-256 of the file in which a task is defined: what ``sha256sum`` prints for it.
+
+    It is read when the job is built, just after the import. What the module imports is not in it.
+    """
+    module = sys.modules.get(inspect.unwrap(function).__module__)
+    file = getattr(module, "__file__", None)
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    except OSError:  # imported from an archive, or the file is gone
+        return None
 
 
 def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
@@ -49,4 +69,6 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        pre_guardrails=len(spec.pre),
+        post_guardrails=len(spec.post),
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 from perago.errors import (
     MixedPublicationError,
@@ -14,10 +17,27 @@ from perago.errors import (
 )
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.job import Policy
-from perago.protocol.record import EXPECTED_HEAD, read_record
+from perago.protocol.record import (
+    EXPECTED_HEAD,
+    RECORD_VERSION,
+    STAGING_COMMIT,
+    hash_params,
+    read_record,
+)
 from perago.testing import followed_by, preceded_by
 from perago.testing.repository import StoredObject
-from support.memory_world import REPOSITORY, InMemoryWorld, completed, failed, nothing, writes
+from support.memory_world import (
+    REPOSITORY,
+    TASK,
+    Files,
+    InMemoryWorld,
+    Params,
+    Result,
+    completed,
+    failed,
+    nothing,
+    writes,
+)
 
 
 def test_at_the_input_a_change_is_merged_as_one_commit(world: InMemoryWorld) -> None:
@@ -31,6 +51,57 @@ def test_at_the_input_a_change_is_merged_as_one_commit(world: InMemoryWorld) -> 
     assert record.claim == delivery.claim.token
     assert world.head.metadata[EXPECTED_HEAD] == world.ref
     assert world.told("publish_planned")[-1]["plan"] == "MergeStaged"
+
+
+def test_a_publication_says_for_its_history_what_made_it(world: InMemoryWorld) -> None:
+    def body(files: Files) -> None:
+        files["b"] = b"2"
+
+    job = world.job(body)
+    assert job.workspace is not None
+    counted = replace(job.workspace, pre_guardrails=2, post_guardrails=1)
+    completed(world.run(replace(job, workspace=counted, code_fingerprint="f", perago_version="1")))
+    record = read_record(world.head)
+    assert record is not None
+    assert record.record_version == RECORD_VERSION
+    assert (record.task_name, record.branch, record.prefix) == (TASK, "main", "data")
+    assert (record.pre_guardrails, record.post_guardrails) == (2, 1)
+    assert (record.code_fingerprint, record.perago_version) == ("f", "1")
+    assert record.params == '{"n":1}'
+    # The staged commit is what a replacement publishes: it says the same.
+    staged = world.lake.get_commit(REPOSITORY, world.head.metadata[STAGING_COMMIT])
+    assert read_record(staged) == record
+
+
+def test_what_a_body_does_to_its_params_is_not_recorded(world: InMemoryWorld) -> None:
+    def run(data: Path, params: Params) -> Result:
+        world.workspaces.files_at(data)["b"] = b"2"
+        params.n = 99
+        return Result()
+
+    completed(world.run(replace(world.job(nothing), body=run)))
+    record = read_record(world.head)
+    assert record is not None
+    assert record.params == '{"n":1}'
+
+
+class SecretParams(BaseModel):
+    """Params with a secret further down."""
+
+    n: int = 0
+    login: list[SecretStr] = []
+
+
+def test_of_params_with_secret_fields_only_the_hash_is_recorded(world: InMemoryWorld) -> None:
+    payload = world.payload()
+    payload["params"] = {"n": 1, "login": ["hunter2"]}
+    job = replace(world.job(writes(b=b"2")), params_model=SecretParams)
+    completed(world.run(job, world.deliver(payload)))
+    record = read_record(world.head)
+    assert record is not None
+    assert record.params is None
+    assert record.params_hash == hash_params(payload["params"])
+    assert "hunter2" not in repr(world.head) + repr(world.events)
 
 
 def test_at_the_input_no_change_completes_without_staging(world: InMemoryWorld) -> None:

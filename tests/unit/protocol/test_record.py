@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, field_serializer
 
 from perago.protocol.identity import Attempt, Claim, Execution
-from perago.protocol.record import Record, hash_params, read_record
+from perago.protocol.record import Record, hash_params, read_record, recorded_params
 from perago.protocol.workspace import Commit
 
 ATTEMPT = Attempt("w-1", "t-1", 2, "step", iteration=3, scheduled_ms=1000)
-RECORD = Record.of(
-    Execution(Claim(ATTEMPT, "claim"), "e1"), ref="r" * 64, params={"a": 1}, result='{"x":1}'
+RECORD = replace(
+    Record.of(
+        Execution(Claim(ATTEMPT, "claim"), "e1"), ref="r" * 64, params={"a": 1}, result='{"x":1}'
+    ),
+    task_name="clean",
+    branch="main",
+    prefix="",
+    params='{"a":1}',
+    code_fingerprint="f" * 64,
+    perago_version="1.2.3",
+    pre_guardrails=2,
+    post_guardrails=0,
 )
+# What a record had before it had a version, and has in every version.
+IDENTITY = {
+    "workflow_instance_id",
+    "reference_name",
+    "iteration",
+    "task_id",
+    "retry_count",
+    "scheduled_ms",
+    "claim",
+    "execution_id",
+    "ref",
+    "params_hash",
+}
 
 
 def read(metadata: dict[str, str]) -> Record | None:
@@ -32,15 +57,80 @@ def test_a_record_is_read_back_as_it_was_written(result: str | None) -> None:
 
 def test_a_commit_without_a_whole_record_has_none() -> None:
     assert read({}) is None
-    for key in set(RECORD.metadata()) - {"perago.result"}:
+    for name in IDENTITY:
         metadata = RECORD.metadata()
-        del metadata[key]
+        del metadata[f"perago.{name}"]
         assert read(metadata) is None
     assert read({**RECORD.metadata(), "perago.retry_count": "two"}) is None
 
 
+def test_a_record_from_before_records_had_a_version_is_read() -> None:
+    old = {key: value for key, value in RECORD.metadata().items() if key[7:] in IDENTITY}
+    found = read(old)
+    assert found is not None
+    assert found.record_version == 1
+    assert found.logical == RECORD.logical
+    assert {found.task_name, found.branch, found.prefix, found.params, found.result} == {None}
+    assert read({**old, "perago.result": "{}"}) == replace(found, result="{}")
+
+
+def test_a_record_of_a_version_to_come_says_who_made_the_commit() -> None:
+    metadata = {**RECORD.metadata(), "perago.record_version": "3", "perago.new_key": "x"}
+    assert read(metadata) == replace(RECORD, record_version=3)
+
+
+class Params(BaseModel):
+    """What may be said of a task."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    day: date = Field(default=date(2026, 1, 2), alias="theDay")
+    items: list[str] = []
+
+
+class SecretParams(BaseModel):
+    """What may not."""
+
+    keys: dict[str, list[SecretBytes] | None] = {}
+
+
+class Hostile(BaseModel):
+    """What cannot."""
+
+    n: int = 0
+
+    @field_serializer("n")
+    def write(self, _: int) -> int:
+        raise RuntimeError("hunter2")
+
+
+class Sealed(BaseModel):
+    """A secret that its schema does not tell of."""
+
+    pin: Secret[int]
+
+
+def test_params_are_recorded_as_their_model_read_them() -> None:
+    assert recorded_params(Params()) == '{"theDay":"2026-01-02","items":[]}'
+
+
+def test_params_that_are_too_long_secret_or_not_writable_are_not_recorded() -> None:
+    assert recorded_params(Params(items=["x" * 3000])) is not None
+    assert recorded_params(Params(items=["x" * 5000])) is None
+    # Bounded in bytes as they are stored, not in characters.
+    assert recorded_params(Params(items=["ü" * 1000])) is None
+    assert recorded_params(SecretParams()) is None
+    assert recorded_params(Hostile()) is None
+
+
+def test_a_secret_that_the_schema_hides_is_never_recorded_in_clear() -> None:
+    assert "4711" not in str(recorded_params(Sealed(pin=Secret(4711))))
+
+
 @pytest.mark.parametrize("number", ["", "1.5", "1e3", "٣", " 1", "1_000", "9" * 19, "9" * 5000])
-@pytest.mark.parametrize("field", ["iteration", "retry_count", "scheduled_ms"])
+@pytest.mark.parametrize(
+    "field", ["iteration", "retry_count", "scheduled_ms", "record_version", "pre_guardrails"]
+)
 def test_a_record_with_a_number_that_is_none_is_no_record(field: str, number: str) -> None:
     assert read({**RECORD.metadata(), f"perago.{field}": number}) is None
 

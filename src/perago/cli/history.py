@@ -1,0 +1,146 @@
+"""``perago history``: what was published on a branch, and what was lost on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perago.cli import output
+
+if TYPE_CHECKING:
+    from perago.operations.history import Entry, History
+    from perago.protocol.record import Record
+    from perago.protocol.workspace import Commit
+
+_SHORT = 12
+_LONGEST_TEXT = 120
+
+
+def history(
+    repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="A LakeFS repository.")],
+    branch: Annotated[
+        str | None,
+        typer.Argument(metavar="[BRANCH]", help="Default: the repository's default branch."),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", metavar="N", min=1, max=999, help="Show N commits of the branch."),
+    ] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a branch's publications, people's commits, and replaced and withdrawn commits."""
+    from contextlib import closing
+
+    from perago.lakefs.control import LakeFSControl
+    from perago.lakefs.objects import LakeFSObjects
+    from perago.operations.history import read_history
+    from perago.settings import load_settings
+    from perago.wiring.connections import lakefs_connection
+
+    connection = lakefs_connection(load_settings())
+    with (
+        closing(LakeFSControl(connection)) as lake,
+        closing(LakeFSObjects(connection)) as objects,
+    ):
+        found = read_history(lake, objects, repository, branch, limit=limit)
+    if as_json:
+        output.emit_json(as_document(found))
+        return
+    for entry in found.entries:
+        for line in lines(entry):
+            output.say(line)
+    if found.more:
+        output.note(f"older commits are not shown; --limit {2 * limit} shows more")
+
+
+def lines(entry: Entry) -> list[str]:
+    """An entry for people: one line, and one more for what the record says."""
+    commit, mark = entry.commit, "  x " if entry.is_lost else ""
+    head = f"{mark}{_moment(commit)}  {commit.id[:_SHORT]}  {_what(entry)}  {_objects(entry)}"
+    if entry.record is None:
+        return [head]
+    return [head, f"{' ' * len(mark)}    {_attempt(entry.record)}"]
+
+
+def _moment(commit: Commit) -> str:
+    return commit.created.strftime("%Y-%m-%d %H:%M:%SZ") if commit.created else "?"
+
+
+def _what(entry: Entry) -> str:
+    from perago.text import shorten_line
+
+    commit, record = entry.commit, entry.record
+    said = shorten_line(commit.message, _LONGEST_TEXT)
+    task = (record.task_name or record.reference_name) if record else f"{commit.committer}: {said}"
+    instead = entry.replaced_by[:_SHORT] if entry.replaced_by else None
+    match entry.kind:
+        case "publication":
+            replaced = ", ".join(lost[:_SHORT] for lost in entry.replaces)
+            return f"{task}, in place of {replaced}" if replaced else task
+        case "replaced":
+            return f"{task}, replaced by {instead}" if instead else f"{task}, taken back"
+        case "withdrawn":
+            return f"{task}, withdrawn" + (f"; {instead} came instead" if instead else "")
+        case "restoration":
+            return f"{commit.committer} restored {entry.tag}"
+        case _:
+            return task
+
+
+def _objects(entry: Entry) -> str:
+    from perago.operations.history import MOST_COUNTED
+
+    more = "+" if entry.changed >= MOST_COUNTED else ""
+    text = f"{entry.changed}{more} object{'' if entry.changed == 1 else 's'}"
+    return f"{text}  [{entry.tag}]" if entry.is_lost else text
+
+
+def _attempt(record: Record) -> str:
+    loop = f", iteration {record.iteration}" if record.iteration else ""
+    return (
+        f"step {record.reference_name} of workflow {record.workflow_instance_id}{loop}, "
+        f"attempt {record.task_id}, retry {record.retry_count}"
+    )
+
+
+def as_document(found: History) -> dict[str, Any]:
+    """A history for programs."""
+    return {
+        "repository": found.repository,
+        "branch": found.branch,
+        "head": found.head,
+        "more": found.more,
+        "entries": [_entry_document(entry) for entry in found.entries],
+    }
+
+
+def _entry_document(entry: Entry) -> dict[str, Any]:
+    from perago.operations.history import MOST_COUNTED
+
+    commit = entry.commit
+    return {
+        "kind": entry.kind,
+        "commit": commit.id,
+        "parent": commit.first_parent,
+        "created": commit.created.isoformat() if commit.created else None,
+        "committer": commit.committer,
+        "message": commit.message,
+        "changed_objects": entry.changed,
+        "changed_objects_complete": entry.changed < MOST_COUNTED,
+        "replaces": list(entry.replaces),
+        "replaced_by": entry.replaced_by,
+        "tag": entry.tag,
+        "record": record_document(entry.record) if entry.record else None,
+    }
+
+
+def record_document(record: Record) -> dict[str, Any]:
+    """A record for programs; its params are an object where they were recorded."""
+    fields = {name: getattr(record, name) for name in record.__slots__ if name != "result"}
+    try:
+        fields["params"] = json.loads(record.params) if record.params else None
+    except ValueError:  # written by another tool
+        fields["params"] = None
+    return fields
