@@ -18,6 +18,7 @@ from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
+from perago.lakefs.inspection import LakeFSInspection
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
@@ -154,12 +155,20 @@ ATTEMPTS: dict[str, Call] = {
 INSPECTION: dict[str, Call] = {
     "task": Call(lambda conductor: conductor.task("task")),
     "log": Call(lambda conductor: conductor.log("task")),
+    "workflow": Call(lambda conductor: conductor.workflow("workflow")),
+    "find_workflows": Call(lambda conductor: conductor.find_workflows(10, running=True)),
+    "queues": Call(lambda conductor: conductor.queues()),
 }
 
 TASKDEFS: dict[str, Call] = {
     "get": Call(lambda taskdefs: taskdefs.get("name")),
     "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
     "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
+}
+
+LISTING: dict[str, Call] = {
+    "repositories": Call(lambda listing: listing.repositories(10)),
+    "branches": Call(lambda listing: listing.branches("repo", 10)),
 }
 
 ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
@@ -171,5 +180,6 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
         lambda url: closing(ConductorInspection(conductor(url))),
         INSPECTION,
     ),
+    LakeFSInspection: (lambda url: closing(LakeFSInspection(lakefs(url), tries=2)), LISTING),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
 }
