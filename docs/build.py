@@ -128,9 +128,8 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
     broken = []
     for page in pages.values():
         place = page.source.relative_to(root)
-        for image in page.images():
-            if not (page.source.parent / image).is_file():
-                broken.append(f"{place}: no image {image}")
+        missing = (it for it in page.images() if not (page.source.parent / it).is_file())
+        broken += [f"{place}: no image {it}" for it in missing]
         for token, link in page.link_tokens():
             address, target = token.attrs["href"], page.target_of(link)
             if not target.exists() or not target.is_relative_to(root):

@@ -15,6 +15,8 @@ PeragoError
 ├── AttemptTimeoutError          the whole attempt ran past its deadline
 ├── ExecutorDiedError            the process that ran the body ended
 ├── UnfinishedOperationError     the body returned while its Spark operations still ran
+├── FailedWriteError             a Spark write failed and the body did not repeat it
+├── UnsupportedOperationError    Spark was asked for what cannot be part of a transaction
 ├── ResultError                  the result does not fit its model or is too large
 ├── ProjectionError              a key or file that cannot be part of a workspace
 ├── StaleAttemptError            attempt fence: this attempt is no longer the current one
@@ -166,6 +168,20 @@ class UnfinishedOperationError(PeragoError):
 
     code = "PRG-308"
     hint = "Wait in the body for every job it starts: join threads, and stop streaming queries."
+
+
+class FailedWriteError(PeragoError):
+    """The body returned, and a write to its workspace had failed and was not repeated."""
+
+    code = "PRG-309"
+    hint = "Let the write's error end the body, or write the same path again with success."
+
+
+class UnsupportedOperationError(PeragoError):
+    """A Spark session was asked for something that cannot be part of a transaction."""
+
+    code = "PRG-310"
+    hint = "Write with workspace.write, and name data in SQL with workspace.sql_path."
 
 
 class ResultError(PeragoError):

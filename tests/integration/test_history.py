@@ -43,6 +43,8 @@ def test_a_replaced_publication_is_told_and_brought_back(
     # The claim runs once more, as after the death of an executor.
     outcome = world.run(world.job(write_other), delivery)
     assert isinstance(outcome, Completed)
+    running = {it["task_id"]: it for it in read(perago, "watch")["attempts"]}
+    assert running[task_id]["claim"] == delivery.claim.token
     replacement = world.history()[0]
     logs = task_log(world.events, outcome, "printed")
     report(world.conductor, delivery.claim, outcome, logs, seconds=20)
@@ -70,7 +72,7 @@ def test_a_replaced_publication_is_told_and_brought_back(
     assert made == {("published", replacement), ("replaced", abandoned)}
     missing = perago("attempt", "show", "no-such-task")
     assert missing.code == 3
-    assert "Conductor has no task" in missing.err
+    assert "perago history REPOSITORY" in missing.err
 
     shown = perago("restore", world.repository, lost["tag"])
 

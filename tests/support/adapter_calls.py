@@ -154,6 +154,7 @@ ATTEMPTS: dict[str, Call] = {
 
 INSPECTION: dict[str, Call] = {
     "task": Call(lambda conductor: conductor.task("task")),
+    "running": Call(lambda conductor: conductor.running()),
     "log": Call(lambda conductor: conductor.log("task")),
     "workflow": Call(lambda conductor: conductor.workflow("workflow")),
     "find_workflows": Call(lambda conductor: conductor.find_workflows(10, running=True)),

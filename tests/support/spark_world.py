@@ -14,6 +14,7 @@ import pytest
 
 from perago import SparkWorkspace
 from perago.protocol.job import Job, Ports, SparkPorts, WorkspaceUse
+from perago.protocol.outcome import Failed, Outcome
 from perago.protocol.ports import Lake
 from perago.spark.executions import ConnectExecutions
 from perago.spark.session import open_session
@@ -111,3 +112,19 @@ class RealSparkWorld(RealWorld):
         """The target is there, and nothing is left of any attempt."""
         assert self.history()[0] == ref
         self.assert_tidy()
+
+
+def attempt(world: RealSparkWorld, body: SparkBody, **job: Any) -> Outcome:
+    """Start a workflow and run one attempt of it."""
+    world.start()
+    outcome, _ = world.attempt(world.spark_job(body, **job))
+    return outcome
+
+
+def refused(world: RealSparkWorld, body: SparkBody, error: str, **job: Any) -> Failed:
+    """An attempt that must fail with ``error`` and leave nothing anywhere."""
+    outcome = attempt(world, body, **job)
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.reason.startswith(f"{error}: "), outcome.trace
+    world.assert_at(world.ref)
+    return outcome

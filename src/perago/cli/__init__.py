@@ -28,6 +28,7 @@ from perago.cli.restore import restore
 from perago.cli.run import run
 from perago.cli.start import start
 from perago.cli.sweep import sweep
+from perago.cli.watch import watch
 from perago.errors import PeragoError
 
 EXIT_BUG = 70
@@ -58,6 +59,7 @@ app.command()(restore)
 app.command()(run)
 app.command()(start)
 app.command()(sweep)
+app.command()(watch)
 app.add_typer(fence_app, name="fence")
 
 

@@ -22,7 +22,7 @@ def history(
     repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="A LakeFS repository.")],
     branch: Annotated[
         str | None,
-        typer.Argument(metavar="[BRANCH]", help="Default: the repository's default branch."),
+        typer.Argument(metavar="BRANCH", help="Default: the repository's default branch."),
     ] = None,
     limit: Annotated[
         int,

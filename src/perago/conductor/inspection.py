@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import LogicalTask
 from perago.retry import TRIES, retrying_times
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # Milliseconds, bounded by the years that a datetime can hold.
 _Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
 
@@ -35,6 +37,14 @@ class _TaskMessage(TaskMessage):
     end_time: _Moment = 0
     workflow_task: _TypeMessage | None = None
     output_data: dict[str, Any] | None = None
+
+
+class _SummaryMessage(Message):
+    task_id: Annotated[str, Field(min_length=1)]
+
+
+class _FoundMessage(Message):
+    results: list[_SummaryMessage]
 
 
 class _LogMessage(Message):
@@ -52,15 +62,15 @@ class _WorkflowMessage(WorkflowMessage):
     tasks: list[_TaskMessage] | None = None
 
 
-class _SummaryMessage(Message):
+class _WorkflowSummaryMessage(Message):
     workflow_id: Annotated[str, Field(min_length=1)]
     status: str
     update_time: str | None = None
     end_time: str | None = None
 
 
-class _FoundMessage(Message):
-    results: list[_SummaryMessage]
+class _WorkflowsFoundMessage(Message):
+    results: list[_WorkflowSummaryMessage]
 
 
 class _PollMessage(Message):
@@ -71,10 +81,13 @@ class _PollMessage(Message):
 
 _TASK = TypeAdapter(_TaskMessage)
 _LOG = TypeAdapter(list[_LogMessage])
-_WORKFLOW = TypeAdapter(_WorkflowMessage)
 _FOUND = TypeAdapter(_FoundMessage)
+_WORKFLOW = TypeAdapter(_WorkflowMessage)
+_WORKFLOWS_FOUND = TypeAdapter(_WorkflowsFoundMessage)
 _POLLS = TypeAdapter(list[_PollMessage])
 _SIZES = TypeAdapter(dict[str, int])
+# Each of them is read by itself.
+MOST_RUNNING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,25 @@ class ConductorInspection:
             raise BackendUnavailableError(f"Conductor answered with another task to {what}")
         return _view(task)
 
+    def running(self) -> list[TaskView]:
+        """Read the tasks that are claimed and have not ended, the oldest claim first.
+
+        Conductor finds them in its index, which may lag; so each is read as it is now.
+        """
+        query = {"start": 0, "size": MOST_RUNNING, "query": "status IN (IN_PROGRESS)"}
+        what = "search for running tasks"
+        found = retrying_times(self._tries)(
+            self._api.get, what, "/tasks/search", parsed(_FOUND), query
+        )
+        if found is None:
+            raise BackendUnavailableError(f"Conductor did not {what}: the answer is empty")
+        views: list[TaskView] = []
+        for summary in found.results:
+            with suppress(NotFoundError):  # removed since it was found
+                views.append(self.task(summary.task_id))
+        running = [view for view in views if view.status == "IN_PROGRESS"]
+        return sorted(running, key=lambda view: view.started or _LONG_AGO)
+
     def log(self, task_id: str) -> list[LogEntry]:
         """Read a task's log, oldest entry first."""
         what, path = f"read the log of task {task_id}", f"/tasks/{segment(task_id)}/log"
@@ -207,7 +239,7 @@ class ConductorInspection:
         if running:
             query["query"] = "status IN (RUNNING)"
         found = retrying_times(self._tries)(
-            self._api.get, "search workflows", "/workflow/search", parsed(_FOUND), query
+            self._api.get, "search workflows", "/workflow/search", parsed(_WORKFLOWS_FOUND), query
         )
         results = found.results[:amount] if found is not None else []
         return [

@@ -20,6 +20,8 @@ from perago.protocol.workspace import BranchHead, Commit
 MOST_COMMITS = 1000
 # A commit's changes are counted up to here: ten pages of a listing.
 MOST_COUNTED = 10_000
+# Each tag costs a request; of each kind the latest are read.
+_MOST_TAGS = 500
 
 Kind = Literal["publication", "person", "restoration", "replaced", "withdrawn"]
 
@@ -114,7 +116,8 @@ def find_lost(
     commits = {commit.id: commit for commit in log}
     published = {record.execution_id for it in commits.values() if (record := read_record(it))}
     for prefix in TAG_PREFIXES:
-        for tag in lake.list_tags(repository, prefix):
+        # Their names begin with the day, and LakeFS lists them by name.
+        for tag in lake.list_tags(repository, prefix)[-_MOST_TAGS:]:
             found = read_lost(lake, repository, tag)
             if found is None or found.commit.id in commits:
                 continue

@@ -7,6 +7,8 @@ stay behind when a job is interrupted, and some of them always do.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perago.protocol.names import ACTIONS_FOLDER
@@ -16,6 +18,10 @@ _DELTA_LOG = "_delta_log"
 # A job's id as Spark and Hadoop write it: a UUID, or the job id of MapReduce.
 _JOB_ID = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|job_\d+_\d+|\d+)"
 # Hadoop's file committers; S3A's magic committer; Spark's dynamic partition overwrite.
+# The log of a streaming file sink, and the files of a checkpoint by which one is known.
+_SINK_LOG = "_spark_metadata"
+_CHECKPOINT = re.compile(r"(.*/)?(?:(metadata)|(offsets|commits)/\d+)")
+_STREAM = "names the staging branch, so readers would find nothing; write with workspace.write"
 _WORKING_FOLDER = re.compile(rf"_temporary|__magic_job-{_JOB_ID}|\.spark-staging-{_JOB_ID}")
 
 
@@ -54,7 +60,23 @@ class Boundary:
             return f"outside the workspace's prefix {self.prefix!r}"
         if self.is_unfinished(change):
             return "Spark was still writing"
+        if change.kind != "removed" and _SINK_LOG in change.key.split("/")[:-1]:
+            return f"the log of a streaming sink {_STREAM}"
         return None
+
+    def refusals(self, changes: Iterable[Change]) -> Iterator[tuple[Change, str]]:
+        """Yield what must not be published, and why; a checkpoint as one of its files."""
+        checkpoints: defaultdict[str, dict[str, Change]] = defaultdict(dict)
+        for change in changes:
+            if why := self.refusal(change):
+                yield change, why
+            elif change.kind != "removed" and (found := _CHECKPOINT.fullmatch(change.key)):
+                folder, metadata, numbered = found.groups()
+                checkpoints[folder or ""][metadata or numbered] = change
+        for files in checkpoints.values():
+            # One of them alone may be an author's file of that name.
+            if "offsets" in files and len(files) > 1:
+                yield files["offsets"], f"the checkpoint of a streaming query {_STREAM}"
 
     @property
     def _start(self) -> str:

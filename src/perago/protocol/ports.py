@@ -191,6 +191,13 @@ class SparkExecution(Protocol):
         """
         ...
 
+    def failed_writes(self) -> Sequence[str]:
+        """Return the paths where a write failed and no later one made that good.
+
+        A streaming query that failed counts as a write, too.
+        """
+        ...
+
 
 class SparkExecutions(Protocol):
     """Opens executions on Spark; leaving the context ends the operations and never raises."""

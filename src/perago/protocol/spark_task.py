@@ -16,6 +16,7 @@ from typing import Any
 from perago.errors import (
     BackendError,
     ConfigurationError,
+    FailedWriteError,
     PostGuardrailViolation,
     PreGuardrailViolation,
     ProjectionError,
@@ -59,9 +60,10 @@ class _Run:
     pinned: Pinned
 
     def _execute(self, workspace: Any) -> Executed:
-        """Run the body; fail if it left an operation running.
+        """Run the body; fail if it left an operation running or a write failed.
 
-        An interrupted job leaves part of a table behind, which looks like a whole one.
+        An interrupted job leaves part of a table behind, which looks like a whole one, and a failed
+        overwrite has deleted the table.
         """
         steps, phases = self.steps, self.steps.phases
         with self._interrupted_on_failure(), phases("body"):
@@ -74,10 +76,19 @@ class _Run:
                     f"the body returned while {interrupted} of its Spark operations still ran; "
                     "they were interrupted and nothing was published"
                 )
+            self._require_written()
         with phases("check_result"):
             executed = check_result(steps.job, value)
             steps.output(self.pinned, executed, self.pinned.workspace.ref)
         return executed
+
+    def _require_written(self) -> None:
+        failed, shown = first_lines(map(quote_path, self.spark.failed_writes()))
+        if failed:
+            raise FailedWriteError(
+                f"the body went on after {failed} failed writes, which may have deleted what was "
+                f"there; nothing was published:\n{shown}"
+            )
 
     @contextmanager
     def _interrupted_on_failure(self) -> Iterator[None]:
@@ -168,8 +179,7 @@ class _Writable(_Run):
         )
         refused, shown = first_lines(
             f"{quote_path(change.key)} ({change.kind}): {why}"
-            for change in found
-            if (why := boundary.refusal(change))
+            for change, why in boundary.refusals(found)
         )
         if refused:
             raise ProjectionError(

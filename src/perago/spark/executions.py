@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session
+from perago.spark.tables import StagedTables, StagingStore
+from perago.spark.watch import Watch
 from perago.tasks.spark import SparkWorkspace
-from perago.transfer.inventory import ObjectStore, listing_prefix, project
+from perago.transfer.inventory import listing_prefix, project
 
 # An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
 _END_SECONDS = 60.0
@@ -26,17 +29,30 @@ class ConnectExecution:
     """Implements ``SparkExecution`` of the protocol's ports."""
 
     session: Any
-    store: ObjectStore
+    store: StagingStore
     repository: str
     prefix: str
+    ledger: WriteLedger = field(default_factory=WriteLedger)
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "watch", Watch(self.session, self.ledger))
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
+        if staging is None:
+            return SparkWorkspace(self.session, self._uri(ref), list_paths=lambda: self._paths(ref))
+        output = self._uri(staging.branch)
+        self.watch.allow(output)
         return SparkWorkspace(
             self.session,
             self._uri(ref),
-            self._uri(staging.branch) if staging else None,
+            output,
             list_paths=lambda: self._paths(ref),
+            tables=StagedTables(self.store, staging, self.prefix, output, self.ledger),
         )
+
+    def failed_writes(self) -> list[str]:
+        return [*self.watch.failed_paths(), *self.watch.failed_queries()]
 
     def end_operations(self) -> int:
         with translated("end the operations of this execution"):
@@ -44,6 +60,7 @@ class ConnectExecution:
 
     def close(self) -> None:
         """End the operations and the session; the server also ends both after a timeout."""
+        self.watch.drop_tables()
         end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:
@@ -58,7 +75,7 @@ class ConnectExecution:
 class ConnectExecutions:
     """Implements ``SparkExecutions``. ``open_session`` takes an execution's id."""
 
-    store: ObjectStore
+    store: StagingStore
     open_session: OpenSession
     # Ends the session of another execution, by its id.
     end_session_of: Callable[[str], None] = lambda _: None

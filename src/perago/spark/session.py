@@ -48,6 +48,16 @@ def session_id(execution_id: str) -> str:
         return str(uuid.uuid5(_NAMESPACE, execution_id))
 
 
+def database_of(session: str) -> str:
+    """Name the database in which a session may create tables, from the session's id."""
+    return f"perago_{session.replace('-', '')}"
+
+
+def drop_database(database: str) -> str:
+    """Write the statement that drops the names of a session's tables; their files stay."""
+    return f"DROP DATABASE IF EXISTS {database} CASCADE"
+
+
 def session_remote(remote: str, execution_id: str) -> str:
     """Build the connection string of an execution's session."""
     head, parameters = _split(remote)
@@ -150,4 +160,15 @@ def interrupt(remote: str, execution_id: str) -> int:
     finally:
         session.client.close()
         forget(session)
+        with suppress(Exception):
+            _drop_tables(remote, session_id(execution_id))
     return ended
+
+
+def _drop_tables(remote: str, ended: str) -> None:
+    """Drop what an ended session left in the catalog, from a session of our own."""
+    session = _connect(remote, uuid.uuid4().hex)
+    try:
+        session.sql(drop_database(database_of(ended)))
+    finally:
+        close_session(session)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perago.errors import GuardrailViolation
-from perago.tasks.spark import DEFAULT_FORMAT, SparkWorkspace, workspace_path_problem
+from perago.tasks.spark import DEFAULT_FORMAT, SparkWorkspace, quoted, workspace_path_problem
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.dataframe import DataFrame
@@ -127,7 +127,7 @@ class RequireNotNull(_ColumnsCheck):
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
         self._require_columns(frame, self.columns)
-        sums = [f"count_if({_quoted(name)} IS NULL)" for name in self.columns]
+        sums = [f"count_if({quoted(name)} IS NULL)" for name in self.columns]
         [counts] = frame.selectExpr(*sums).collect()
         wrong = [f"{name}: {n}" for name, n in zip(self.columns, counts, strict=True) if n]
         if wrong:
@@ -143,7 +143,7 @@ class RequireUnique(_ColumnsCheck):
     def check_data(self, workspace: SparkWorkspace) -> None:
         frame = self._load(workspace)
         self._require_columns(frame, self.columns)
-        groups = frame.selectExpr(*map(_quoted, self.columns)).groupBy(*map(_quoted, self.columns))
+        groups = frame.selectExpr(*map(quoted, self.columns)).groupBy(*map(quoted, self.columns))
         repeated = groups.agg({"*": "count"}).where("`count(1)` > 1")
         if examples := repeated.limit(_SHOWN).collect():
             message = f"{self.path} is not unique in {_listed(self.columns)}"
@@ -171,7 +171,7 @@ def require_schema(
     """
     text: Any = schema
     if isinstance(schema, Mapping):
-        text = ", ".join(f"{_quoted(str(name))} {kind}" for name, kind in schema.items())
+        text = ", ".join(f"{quoted(str(name))} {kind}" for name, kind in schema.items())
     return RequireSchema(path, format, text, allow_extra)
 
 
@@ -225,10 +225,6 @@ def _as_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 def _types(frame: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _listed(names: Sequence[str]) -> str:

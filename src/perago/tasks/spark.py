@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perago.errors import UnsupportedOperationError
 from perago.tasks.globs import relative_path_problem
+from perago.tasks.output_tables import OutputTables, folder_tables
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.session import SparkSession
 
 DEFAULT_FORMAT = "parquet"
+OVERWRITE_PARTITIONS = "overwrite_partitions"
+# Spark writes these as files in folders of partitions, and an empty one has columns; text has none.
+_WITH_COLUMNS = frozenset({"parquet", "orc", "json", "csv", "avro", "xml"})
+_IN_FILES = _WITH_COLUMNS | {"text"}
+_DELTA = "delta"
+# Spark's own way, which Delta follows by its log.
+_DYNAMIC = {"partitionOverwriteMode": "dynamic"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 # Hadoop expands {a,b/c} in a path to read before it looks at the slashes.
 _SEPARATORS = re.compile(r"[/{},]")
@@ -37,11 +47,13 @@ class SparkWorkspace:
         output_uri: str | None = None,
         *,
         list_paths: Callable[[], Sequence[str]] | None = None,
+        tables: OutputTables | None = None,
     ) -> None:
         self._spark = spark
         self._input = input_uri
         self._output = output_uri
         self._list_paths = list_paths
+        self._tables = tables or folder_tables(output_uri)
         self._paths: tuple[str, ...] | None = None
 
     @property
@@ -83,10 +95,64 @@ class SparkWorkspace:
         partition_by: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        """Write a DataFrame to ``output(path)``; by default, replace what the input has there."""
+        """Write a DataFrame to ``output(path)``; by default, replace what the input has there.
+
+        ``mode="overwrite_partitions"`` replaces the partitions that the frame has rows for and
+        keeps the others. A table in partitions that has no rows keeps its schema, in an empty file.
+        """
         target = self.output(path)
-        writer = frame.write.format(format).mode(mode).options(**options)
-        (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
+        table = _Table(target, path, format, tuple(partition_by), options)
+        if mode == OVERWRITE_PARTITIONS:
+            self._overwrite_partitions(frame, table)
+        else:
+            table.save(frame, mode)
+        if partition_by and format in _WITH_COLUMNS and not self._has_files(path):
+            table.save_empty(frame)
+
+    def sql_path(
+        self,
+        path: str = "",
+        *,
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+        output: bool = False,
+    ) -> str:
+        """Return the data at ``path`` as SQL names it: parquet.`s3a://…`.
+
+        It is that of the input; with ``output=True`` that of the branch to write.
+        """
+        return f"{format}.{quoted(self.output(path) if output else self.input(path))}"
+
+    def _has_files(self, path: str) -> bool:
+        # Where that is not known, a table is taken to have files, as Spark leaves it.
+        return self._tables is None or self._tables.has_files(path)
+
+    def _overwrite_partitions(self, frame: DataFrame, table: _Table) -> None:
+        if not table.partition_by:
+            raise ValueError(f"mode={OVERWRITE_PARTITIONS!r} needs partition_by=[…]")
+        if table.format != _DELTA and table.format not in _IN_FILES:
+            raise UnsupportedOperationError(
+                f"mode={OVERWRITE_PARTITIONS!r} is not supported for the format {table.format!r}",
+                hint="Use a format of files (parquet, orc, json, csv, …) or delta.",
+            )
+        if table.format == _DELTA:
+            table.save(frame, "overwrite", _DYNAMIC)
+            return
+        if self._tables is None:
+            raise RuntimeError("this workspace was created without tables=: pass it")
+        self._require_partitions(self._tables, table)
+        with self._tables.replacing_partitions(table.path):
+            table.save(frame, "append")
+
+    def _require_partitions(self, tables: OutputTables, table: _Table) -> None:
+        """Spark reads no file beside folders of partitions: rows there would be gone."""
+        if not (loose := tables.loose_files(table.path)):
+            return
+        files = [self.output(file) for file in loose]
+        if not self._spark.read.load(files, format=table.format, **table.options).isEmpty():
+            raise UnsupportedOperationError(
+                f"the table {table.path!r} is not partitioned",
+                hint=f"Write all of it once with partition_by={list(table.partition_by)}.",
+            )
 
     def paths(self) -> Sequence[str]:
         """Return the relative paths of all objects in the commit to read; listed once."""
@@ -95,6 +161,35 @@ class SparkWorkspace:
         if self._paths is None:
             self._paths = tuple(self._list_paths())
         return self._paths
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What is written where, and how."""
+
+    target: str
+    path: str
+    format: str
+    partition_by: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    def save(self, frame: DataFrame, mode: str, more: Mapping[str, str] | None = None) -> None:
+        options = {**self.options, **(more or {})}
+        writer = frame.write.format(self.format).mode(mode).options(**options)
+        writer = writer.partitionBy(*self.partition_by) if self.partition_by else writer
+        writer.save(self.target)
+
+    def save_empty(self, frame: DataFrame) -> None:
+        """Save the columns alone, in the order in which a table in partitions has them."""
+        last = {name.lower() for name in self.partition_by}
+        first = [name for name in frame.columns if name.lower() not in last]
+        columns = frame.select(*map(quoted, [*first, *self.partition_by])).limit(0)
+        columns.write.format(self.format).mode("append").options(**self.options).save(self.target)
+
+
+def quoted(name: str) -> str:
+    """Write a name as Spark SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _join(root: str, path: str) -> str:

@@ -171,7 +171,7 @@ class InMemoryLake:
         def do() -> None:
             repo = self.repository(staging.repository)
             commit = repo.commit(commit_id)
-            self._apply(repo, staging.branch, base=commit.id, wanted=commit.parents[0], empty=True)
+            self._apply(repo, staging.branch, base=commit.id, wanted=commit.parents[0])
 
         self.faults.run("lake.revert", do)
 
@@ -252,19 +252,14 @@ class InMemoryLake:
         branch.head, branch.uncommitted = made.id, {}
         return made
 
-    def _apply(
-        self, repo: Repository, name: str, *, base: str, wanted: str, empty: bool = False
-    ) -> None:
-        """Commit on a branch what one commit changes against another."""
+    def _apply(self, repo: Repository, name: str, *, base: str, wanted: str) -> None:
+        """Commit on a branch what one commit changes against another, also if it is nothing."""
         with self._lock:
             branch = repo.branch(name)
             repo.refuse_protected(name)
             if repo.is_dirty(name):
                 raise BackendRefusedError("uncommitted changes (dirty branch)")
-            before = repo.tree(branch.head)
-            tree = merge_trees(repo.tree(base), repo.tree(wanted), before)
-            if tree == before and not empty:
-                raise BackendRefusedError("no changes")
+            tree = merge_trees(repo.tree(base), repo.tree(wanted), repo.tree(branch.head))
             branch.head = repo.add_commit((branch.head,), tree, {}).id
 
     def _merge(

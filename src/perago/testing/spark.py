@@ -26,6 +26,7 @@ class InMemorySparkWorkspace:
     ref: str
     staging: StagingBranch | None
     running: list[Operation] = field(repr=False)
+    failed: list[str] = field(default_factory=list, repr=False)
 
     def files(self) -> dict[str, bytes]:
         """Return the content of every file at the input commit, by path."""
@@ -49,6 +50,15 @@ class InMemorySparkWorkspace:
         key = listing_prefix(self.prefix) + path
         self.lake.objects.delete(staging.repository, staging.branch, [key])
 
+    def fail_to_write(self, path: str) -> None:
+        """Fail as Spark's overwrite does, which has deleted what was there before it fails."""
+        staging = self._writable()
+        start = listing_prefix(self.prefix) + path
+        listing = self.lake.objects.list(staging.repository, staging.branch, start)
+        keys = [item.key for item in listing]
+        self.lake.objects.delete(staging.repository, staging.branch, keys)
+        self.failed.append(path)
+
     def leave_running(self, operation: Operation) -> None:
         """Start an operation that runs until it is finished or interrupted."""
         self.running.append(operation)
@@ -68,11 +78,16 @@ class InMemorySparkExecution:
     prefix: str
     # Operations that the body started and did not wait for.
     running: list[Operation] = field(default_factory=list)
+    # Paths at which a write of the body failed.
+    failed: list[str] = field(default_factory=list)
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> InMemorySparkWorkspace:
         return InMemorySparkWorkspace(
-            self.lake, self.input.repository, self.prefix, ref, staging, self.running
+            self.lake, self.input.repository, self.prefix, ref, staging, self.running, self.failed
         )
+
+    def failed_writes(self) -> list[str]:
+        return list(self.failed)
 
     def end_operations(self) -> int:
         def do() -> int:

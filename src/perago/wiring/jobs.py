@@ -7,10 +7,10 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-import perago
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
@@ -38,8 +38,16 @@ def build_job(definition: TaskDefinition) -> Job:
         merge_timeout_seconds=timeout,
         landing_seconds=landing,
         code_fingerprint=_fingerprint(definition.function),
-        perago_version=perago.__version__,
+        perago_version=_version(),
     )
+
+
+def _version() -> str | None:
+    """The version of Perago; None where it runs from its source, without being installed."""
+    try:
+        return version("perago-spark")
+    except PackageNotFoundError:
+        return None
 
 
 def _fingerprint(function: Callable[..., Any]) -> str | None:

@@ -82,6 +82,7 @@ def test_a_second_up_while_the_first_starts_says_so(
     assert "another process is starting the stack" in done.stderr
 
 
+@pytest.mark.slow
 def test_down_ends_a_foreground_stack_in_good_order(
     perago: DevCommands, foreground: Foreground
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
         stack.lakefs.start()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_can_be_started_later(stack: Stack) -> None:
     stack.start_spark()

@@ -12,7 +12,7 @@ from perago.protocol.outcome import Completed
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from support.connect import DELTA, connect_server
 from support.real_world import Params, Result
-from support.spark_world import EVENTS, RealSparkWorld
+from support.spark_world import EVENTS, RealSparkWorld, attempt
 
 # The jars are fetched when the server first starts.
 pytestmark = [
@@ -56,6 +56,22 @@ def merge(workspace: SparkWorkspace, params: Params) -> Result:
         "WHEN MATCHED THEN UPDATE SET amount = -1 WHEN NOT MATCHED THEN INSERT *"
     )
     return Result()
+
+
+def replace_users(workspace: SparkWorkspace, params: Params) -> Result:
+    """Replace one of three partitions."""
+    users = {"format": "delta", "partition_by": ["user"]}
+    workspace.write(workspace.read("raw"), "users", **users)  # type: ignore[arg-type]
+    one = workspace.read("raw").where("id = 0")
+    workspace.write(one, "users", mode="overwrite_partitions", **users)  # type: ignore[arg-type]
+    found = workspace.spark.sql(f"TABLE {workspace.sql_path('users', format='delta', output=True)}")
+    return Result(note=str(sorted(row.id for row in found.collect())))
+
+
+def test_partitions_of_a_delta_table_are_replaced_by_its_log(world: RealSparkWorld) -> None:
+    outcome = attempt(world, replace_users)
+    assert isinstance(outcome, Completed), outcome
+    assert outcome.output["result"] == {"note": "[0, 1, 2, 4, 5]"}
 
 
 def count(workspace: SparkWorkspace, params: Params) -> Result:

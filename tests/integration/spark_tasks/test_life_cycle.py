@@ -16,7 +16,7 @@ from perago import (
     require_glob,
 )
 from perago.errors import GuardrailViolation
-from perago.protocol.outcome import Completed, Failed, Outcome
+from perago.protocol.outcome import Completed, Failed
 from perago.spark.session import end_session, open_session
 from perago.tasks.guardrails import Guardrail
 from perago.wiring.spark_probe import probe
@@ -27,8 +27,10 @@ from support.spark_world import (
     EVENTS,
     RealSparkWorld,
     SparkBody,
+    attempt,
     clean,
     do_nothing,
+    refused,
 )
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -37,21 +39,6 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 _SLOW = "java_method('java.lang.Thread', 'sleep', cast(2000 AS BIGINT)) AS slept"
 # A job id of the form that Spark gives.
 JOB = "3f8f2f0e-7a52-4c6b-9d0c-0f1d9c1f5a10"
-
-
-def attempt(world: RealSparkWorld, body: SparkBody, **job: object) -> Outcome:
-    world.start()
-    outcome, _ = world.attempt(world.spark_job(body, **job))  # type: ignore[arg-type]
-    return outcome
-
-
-def refused(world: RealSparkWorld, body: SparkBody, error: str, **job: object) -> Failed:
-    """An attempt that must fail with ``error`` and leave nothing anywhere."""
-    outcome = attempt(world, body, **job)
-    assert isinstance(outcome, Failed), outcome
-    assert outcome.reason.startswith(f"{error}: "), outcome.trace
-    world.assert_at(world.ref)
-    return outcome
 
 
 def start_slow_write(workspace: SparkWorkspace, path: str) -> threading.Thread:

@@ -45,7 +45,9 @@ def peak_mb(lake: LakeRepository, way: str, objects: list[tuple[str, int]], fold
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("key", ["object", "through\tthe API"])
+@pytest.mark.parametrize(
+    "key", ["object", pytest.param("through\tthe API", marks=pytest.mark.slow)]
+)
 def test_memory_does_not_grow_with_the_size_of_an_object(
     lake: LakeRepository, tmp_path: Path, key: str
 ) -> None:

@@ -25,6 +25,7 @@ def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[WorkerSite]:
     servers.close()
 
 
+@pytest.mark.slow
 def test_conductor_restarted_during_a_body_completes_the_attempt_once(
     stack: dev.Stack, own_site: WorkerSite
 ) -> None:

@@ -159,6 +159,18 @@ def withdrawn(world: InMemoryWorld, *, committed: bool) -> str:
     return tag
 
 
+def test_what_others_have_brought_back_since_is_there_already(world: InMemoryWorld) -> None:
+    retry = world.publish_and_die(world.job(writes(b=b"first", c=b"first")))
+    completed(world.run(world.job(nothing), retry))
+    (tag,) = (tag for tag in world.tags if tag.startswith("perago-replaced-"))
+    head = world.commit({"data/b": b"first", "data/c": b"first"}).id
+    found = restore(world, tag)
+    assert found.already
+    assert found.commit is None
+    assert world.head.id == head
+    assert "in other commits" in lines(found)[0]
+
+
 def test_a_withdrawn_commit_comes_back(world: InMemoryWorld) -> None:
     tag = withdrawn(world, committed=True)
     assert world.contents() == SECOND

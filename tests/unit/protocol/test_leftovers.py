@@ -91,3 +91,41 @@ def test_what_is_still_being_written_is_refused() -> None:
 def test_the_result_is_not_refused(key: str, kind: str) -> None:
     assert INSIDE.refusal(Change(key, kind)) is None  # type: ignore[arg-type]
     assert WHOLE.refusal(Change("anything", kind)) is None  # type: ignore[arg-type]
+
+
+def kept(*names: str, kind: str = "added") -> list[str]:
+    """The keys below the prefix that are refused."""
+    changes = [Change(f"audio/render/{name}", kind, 9) for name in names]  # type: ignore[arg-type]
+    return [change.key.removeprefix("audio/render/") for change, _ in INSIDE.refusals(changes)]
+
+
+@pytest.mark.parametrize("kind", ["added", "changed"])
+def test_the_log_of_a_streaming_sink_is_refused(kind: str) -> None:
+    names = ["t/_spark_metadata/0", "t/_spark_metadata/9.compact", "t/part-0"]
+    assert kept(*names, kind=kind) == names[:2]
+
+
+@pytest.mark.parametrize("others", [["metadata"], ["commits/0"], ["commits/0", "metadata"]])
+@pytest.mark.parametrize("folder", ["", "c/", "c/d/"])
+def test_a_checkpoint_is_refused_by_its_files_together(folder: str, others: list[str]) -> None:
+    names = [f"{folder}{name}" for name in [*others, "offsets/0", "offsets/1"]]
+    assert kept(*names) == [f"{folder}offsets/1"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["metadata"],
+        ["offsets/0"],
+        ["a/offsets/0", "b/metadata", "metadata"],
+        ["metadata", "offsets/first"],
+        ["metadata", "offsets"],
+        ["_spark_metadata"],
+    ],
+)
+def test_an_authors_files_of_such_names_are_not(names: list[str]) -> None:
+    assert kept(*names) == []
+
+
+def test_a_stream_that_was_published_before_can_be_removed() -> None:
+    assert kept("t/_spark_metadata/0", "metadata", "offsets/0", "commits/0", kind="removed") == []

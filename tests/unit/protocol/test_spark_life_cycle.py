@@ -11,6 +11,7 @@ import pytest
 from perago.errors import (
     BackendUnavailableError,
     ConfigurationError,
+    FailedWriteError,
     GuardrailViolation,
     InputError,
     PostGuardrailViolation,
@@ -168,6 +169,42 @@ def test_an_operation_left_running_is_interrupted_and_fails_the_attempt(
     assert "lake.commit" not in world.faults.calls
     [ended] = [event for event in world.events if event.details.get("interrupted")]
     assert (ended.action, ended.phase) == ("phase_failed", "end_operations")
+    assert_untouched(world)
+
+
+def test_a_failed_write_that_the_body_swallowed_fails_the_attempt(world: InMemoryWorld) -> None:
+    def body(space: InMemorySparkWorkspace) -> None:
+        space.fail_to_write("a")
+        space.write("b", b"2")
+
+    reason = failed(world.run(world.spark_job(body)), FailedWriteError)
+    assert "1 failed writes" in reason
+    assert "'a'" in reason
+    assert "lake.commit" not in world.faults.calls
+    assert_untouched(world)
+
+
+def test_an_operation_left_running_is_named_before_the_write_that_it_failed(
+    world: InMemoryWorld,
+) -> None:
+    def body(space: InMemorySparkWorkspace) -> None:
+        space.fail_to_write("a")
+        space.leave_running(lambda: None)
+
+    failed(world.run(world.spark_job(body)), UnfinishedOperationError)
+
+
+def test_the_logs_of_streams_are_never_published(world: InMemoryWorld) -> None:
+    def body(space: InMemorySparkWorkspace) -> None:
+        space.write("t/part-0", b"2")
+        space.write("t/_spark_metadata/0", b"2")
+        for name in ("metadata", "offsets/0", "commits/0", "sources/0/0"):
+            space.write(f"positions/{name}", b"2")
+
+    reason = failed(world.run(world.spark_job(body)), ProjectionError)
+    assert "2 changes cannot be published" in reason
+    assert "'data/t/_spark_metadata/0'" in reason
+    assert "'data/positions/offsets/0'" in reason
     assert_untouched(world)
 
 

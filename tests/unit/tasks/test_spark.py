@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import MagicMock, call
 
 import pytest
 
 from perago import SparkWorkspace, WorkspaceSpec, require_file, require_rows, task
-from perago.errors import DefinitionError, GuardrailViolation
+from perago.errors import DefinitionError, GuardrailViolation, UnsupportedOperationError
 from perago.tasks.definition import definition_of
 from perago.tasks.guardrails import check_folder, check_spark
 from perago.tasks.taskdef import build_taskdef
@@ -73,6 +75,138 @@ def test_read_and_write_are_short_forms_of_sparks_own() -> None:
     assert frame.write.format.return_value.mode.mock_calls[0] == call("append")
     assert writer.partitionBy.mock_calls[0] == call("day")
     assert writer.partitionBy.return_value.save.mock_calls == [call(f"{OUT}/clean")]
+
+
+class Tables:
+    """The files of one table, and what was asked about them."""
+
+    def __init__(self, *, files: bool = True, loose: tuple[str, ...] = ()) -> None:
+        self.files = files
+        self.loose = loose
+        self.replaced: list[str] = []
+
+    def has_files(self, path: str) -> bool:
+        return self.files
+
+    def loose_files(self, path: str) -> tuple[str, ...]:
+        return self.loose
+
+    @contextmanager
+    def replacing_partitions(self, path: str) -> Iterator[None]:
+        yield
+        self.replaced.append(path)
+
+
+class Writer:
+    """Stands for a frame and for its writer; keeps what is saved."""
+
+    def __init__(self, *columns: str, saved: list[dict[str, Any]] | None = None) -> None:
+        self.columns = list(columns)
+        self.saved = [] if saved is None else saved
+        self.now: dict[str, Any] = {}
+
+    @property
+    def write(self) -> Writer:
+        self.now = {"columns": self.columns}
+        return self
+
+    def select(self, *columns: str) -> Writer:
+        return Writer(*(name.strip("`") for name in columns), saved=self.saved)
+
+    def limit(self, rows: int) -> Writer:
+        return Writer(*self.columns, f"limit {rows}", saved=self.saved)
+
+    def options(self, **options: Any) -> Writer:
+        self.now["options"] = options
+        return self
+
+    def format(self, name: str) -> Writer:
+        self.now["format"] = name
+        return self
+
+    def mode(self, mode: str) -> Writer:
+        self.now["mode"] = mode
+        return self
+
+    def partitionBy(self, *columns: str) -> Writer:  # noqa: N802  pyspark's name
+        self.now["by"] = columns
+        return self
+
+    def save(self, target: str) -> None:
+        self.saved.append({**self.now, "target": target})
+
+
+BY_DAY: dict[str, Any] = {"mode": "overwrite_partitions", "partition_by": ["day"]}
+
+
+def test_partitions_are_overwritten_by_an_append_after_which_older_files_go() -> None:
+    tables, frame = Tables(), Writer("id", "day")
+    workspace(tables=tables).write(frame, "t", **BY_DAY, compression="zstd")
+    [saved] = frame.saved
+    assert (saved["mode"], saved["by"], saved["target"]) == ("append", ("day",), f"{OUT}/t")
+    assert saved["options"] == {"compression": "zstd"}
+    assert tables.replaced == ["t"]
+
+
+def test_a_delta_table_has_sparks_own_mode() -> None:
+    frame = Writer("id", "day")
+    workspace(tables=Tables(files=False)).write(frame, "t", format="delta", **BY_DAY)
+    [saved] = frame.saved
+    assert (saved["mode"], saved["options"]) == (
+        "overwrite",
+        {"partitionOverwriteMode": "dynamic"},
+    )
+
+
+def test_what_cannot_be_overwritten_by_partitions_is_refused() -> None:
+    frame = Writer("id", "day")
+    with pytest.raises(ValueError, match="needs partition_by"):
+        workspace(tables=Tables()).write(frame, "t", mode="overwrite_partitions")
+    with pytest.raises(UnsupportedOperationError, match="the format 'iceberg'"):
+        workspace(tables=Tables()).write(frame, "t", format="iceberg", **BY_DAY)
+    with pytest.raises(RuntimeError, match="without tables="):
+        workspace().write(frame, "t", **BY_DAY)
+    spark = MagicMock()
+    spark.read.load.return_value.isEmpty.return_value = False
+    space = workspace(spark=spark, tables=Tables(loose=("t/part-0",)))
+    with pytest.raises(UnsupportedOperationError, match="'t' is not partitioned"):
+        space.write(frame, "t", **BY_DAY)
+    assert spark.read.load.mock_calls[0] == call([f"{OUT}/t/part-0"], format="parquet")
+    assert frame.saved == []
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append", "overwrite_partitions"])
+def test_a_table_in_partitions_without_rows_gets_a_file_with_its_columns(mode: str) -> None:
+    frame = Writer("DAY", "id")
+    space = workspace(tables=Tables(files=False))
+    space.write(frame, "t", mode=mode, partition_by=["day"])
+    _, empty = frame.saved
+    assert empty == {
+        "columns": ["id", "day", "limit 0"],
+        "format": "parquet",
+        "mode": "append",
+        "options": {},
+        "target": f"{OUT}/t",
+    }
+
+
+def test_a_table_that_has_files_or_no_partitions_or_no_columns_gets_none() -> None:
+    frame = Writer("id", "day")
+    workspace(tables=Tables()).write(frame, "t", partition_by=["day"])
+    empty = workspace(tables=Tables(files=False))
+    empty.write(frame, "t")
+    empty.write(frame, "t", format="text", partition_by=["day"])
+    empty.write(frame, "t", format="delta", partition_by=["day"])
+    assert len(frame.saved) == 4
+
+
+def test_sql_names_data_by_its_path() -> None:
+    space = workspace()
+    assert space.sql_path("raw") == f"parquet.`{IN}/raw`"
+    assert space.sql_path("t", format="delta", output=True) == f"delta.`{OUT}/t`"
+    assert space.sql_path("a`b") == f"parquet.`{IN}/a``b`"
+    with pytest.raises(ValueError, match="write a relative path"):
+        space.sql_path("../other")
 
 
 def test_a_listing_is_made_once_and_only_when_it_is_asked_for() -> None:

@@ -1,0 +1,122 @@
+"""What a command of Spark Connect writes, creates and starts, before it is sent.
+
+Every way to change something goes through a command: the writers of a frame, SQL, streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perago.spark.ledger import Effect
+from perago.spark.statements import Created, Written, address_in, read_name, read_statement
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A streaming query: its sink and its checkpoint, where they are addresses."""
+
+    addresses: tuple[str, ...]
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a command asks for, as far as Perago looks at it."""
+
+    created: tuple[Created, ...] = ()
+    written: tuple[Written, ...] = ()
+    stream: Stream | None = None
+
+
+NOTHING = Request()
+
+
+def read_command(command: Any) -> Request:
+    """Read a command of the protocol's messages (``pyspark.sql.connect.proto.Command``)."""
+    kind = command.WhichOneof("command_type")
+    read = _READERS.get(kind)
+    return NOTHING if read is None else read(getattr(command, kind))
+
+
+def read_plan(plan: Any) -> Request:
+    """Read a plan that is executed as a query: a call of ``catalog.createTable`` is one."""
+    if plan.WhichOneof("op_type") != "root" or plan.root.WhichOneof("rel_type") != "catalog":
+        return NOTHING
+    kind = plan.root.catalog.WhichOneof("cat_type")
+    if kind not in {"create_table", "create_external_table"}:
+        return NOTHING
+    call = getattr(plan.root.catalog, kind)
+    name = read_name(call.table_name)
+    return Request(created=(Created("table", name, call.path or _path(call.options)),))
+
+
+def _write(operation: Any) -> Request:
+    overwrites = operation.mode == type(operation).SAVE_MODE_OVERWRITE
+    effect = Effect.REPLACES if overwrites else Effect.ADDS
+    if not operation.HasField("table"):
+        return Request(written=(Written((), operation.path or _path(operation.options), effect),))
+    name = read_name(operation.table.table_name)
+    location = _path(operation.options) or address_in(name)
+    written = (Written(name, location, effect),)
+    if operation.table.save_method == type(operation.table).TABLE_SAVE_METHOD_INSERT_INTO:
+        return Request(written=written)
+    return Request(created=(Created("table", name, location),), written=written)
+
+
+def _write_v2(operation: Any) -> Request:
+    kind = type(operation)
+    name = read_name(operation.table_name)
+    location = _path(operation.options) or _path(operation.table_properties) or address_in(name)
+    partitions = operation.mode == kind.MODE_OVERWRITE_PARTITIONS
+    adds = operation.mode == kind.MODE_APPEND
+    effect = Effect.REPLACES_PARTITIONS if partitions else Effect.REPLACES
+    written = (Written(name, location, Effect.ADDS if adds else effect),)
+    if operation.mode in {kind.MODE_CREATE, kind.MODE_REPLACE, kind.MODE_CREATE_OR_REPLACE}:
+        return Request(created=(Created("table", name, location),), written=written)
+    return Request(written=written)
+
+
+def _merge(operation: Any) -> Request:
+    name = read_name(operation.target_table_name)
+    return Request(written=(Written(name, address_in(name), Effect.ADDS),))
+
+
+def _sql(command: Any) -> Request:
+    relation = command.input
+    if relation.WhichOneof("rel_type") == "with_relations":
+        relation = relation.with_relations.root
+    statement = read_statement(relation.sql.query or command.sql)
+    filled = (
+        Written(it.name, it.location, Effect.REPLACES)
+        for it in statement.created
+        if it.kind == "table" and it.with_data
+    )
+    return Request(statement.created, (*filled, *statement.written))
+
+
+def _view(command: Any) -> Request:
+    return Request(created=(Created("global view", (command.name,)),) if command.is_global else ())
+
+
+def _stream(start: Any) -> Request:
+    options = {key.lower(): value for key, value in start.options.items()}
+    found = (start.path, options.get("path"), options.get("checkpointlocation"))
+    return Request(stream=Stream(tuple(filter(None, found)), start.table_name or None))
+
+
+def _path(options: Mapping[str, str]) -> str | None:
+    """Return the address in the options of a writer, whose keys have no case."""
+    return next((value for key, value in options.items() if key.lower() in _PATHS), None)
+
+
+_PATHS = {"path", "location"}
+_READERS: dict[str, Callable[[Any], Request]] = {
+    "write_operation": _write,
+    "write_operation_v2": _write_v2,
+    "merge_into_table_command": _merge,
+    "sql_command": _sql,
+    "create_dataframe_view": _view,
+    "write_stream_operation_start": _stream,
+}

@@ -1,0 +1,180 @@
+"""What an SQL statement writes and what it creates in the catalog, as far as its text shows.
+
+Spark has no call that says so before it runs a statement. This is not a parser: it finds the words
+that begin a change and the name or the address after them, outside of strings and comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from perago.spark.ledger import Effect
+
+_TOKEN = re.compile(
+    r"""
+    (?P<skip>--[^\n]*|/\*.*?\*/|\s+)
+    |(?P<raw>[rR](?:'[^']*'|"[^"]*"))
+    |(?P<string>'(?:\\.|''|[^'\\])*'|"(?:\\.|""|[^"\\])*")
+    |(?P<quoted>`(?:``|[^`])*`)
+    |(?P<word>[\w$]+)
+    |(?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NOT_BEFORE_CREATE = {"OR", "SHOW", "GRANT", "EXPLAIN"}
+_BEFORE_KIND = {"OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL", "LOCAL", "MATERIALIZED"}
+_NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
+
+Kind = Literal["table", "view", "global view", "database", "function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """Something that a statement creates in the catalog, where it outlives the session."""
+
+    kind: Kind
+    name: tuple[str, ...]
+    # Of a table: where its files are, if the statement says so, and whether it writes some.
+    location: str | None = None
+    with_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Data that a statement writes: at an address, or in a table of the catalog."""
+
+    name: tuple[str, ...]
+    location: str | None
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the text of a statement (or of a script of several) says that it does."""
+
+    created: tuple[Created, ...]
+    written: tuple[Written, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+
+    @property
+    def word(self) -> str:
+        return self.text.upper() if self.kind == "word" else ""
+
+    @property
+    def value(self) -> str:
+        """The text without its quotes."""
+        if self.kind == "quoted":
+            return self.text[1:-1].replace("``", "`")
+        start = {"string": 1, "raw": 2}.get(self.kind)
+        return self.text if start is None else self.text[start:-1]
+
+    @property
+    def is_string(self) -> bool:
+        return self.kind in {"string", "raw"}
+
+
+def read_statement(text: str) -> Statement:
+    """Find what a statement creates and writes."""
+    tokens = _tokens(text)
+    return Statement(tuple(_created(tokens)), tuple(_written(tokens)))
+
+
+def read_name(text: str) -> tuple[str, ...]:
+    """Read the name of a table as Spark's methods take it: ``a.b`` or delta.`s3a://…`."""
+    return _name(_tokens(text), 0)
+
+
+def address_in(name: Sequence[str]) -> str | None:
+    """Return the address in delta.`s3a://…`; None for the name of a table."""
+    return name[-1] if len(name) > 1 and "/" in name[-1] else None
+
+
+def _tokens(text: str) -> list[_Token]:
+    found = _TOKEN.finditer(text)
+    return [_Token(str(it.lastgroup), it.group()) for it in found if it.lastgroup != "skip"]
+
+
+def _created(tokens: Sequence[_Token]) -> Iterator[Created]:
+    for start, token in enumerate(tokens):
+        if token.word not in {"CREATE", "REPLACE"}:
+            continue
+        if start and tokens[start - 1].word in _NOT_BEFORE_CREATE:
+            continue
+        at, before = start + 1, set[str]()
+        while at < len(tokens) and tokens[at].word in _BEFORE_KIND:
+            before.add(tokens[at].word)
+            at += 1
+        kind = _kind(tokens[at].word if at < len(tokens) else "", before)
+        if kind is not None:
+            with_data = any(token.word == "AS" for token in tokens[at:])
+            yield Created(kind, _name(tokens, at + 1), _location(tokens, at + 1), with_data)
+
+
+def _kind(word: str, before: set[str]) -> Kind | None:
+    if word == "VIEW" and "GLOBAL" in before:
+        return "global view"
+    if before & {"TEMP", "TEMPORARY"}:
+        return None
+    if word in _NAMESPACES:
+        return "database"
+    return {"TABLE": "table", "VIEW": "view", "FUNCTION": "function"}.get(word)  # type: ignore[return-value]
+
+
+def _written(tokens: Sequence[_Token]) -> Iterator[Written]:
+    for at in range(len(tokens) - 1):
+        first, second = tokens[at].word, tokens[at + 1].word
+        if first == "INSERT" and second in {"INTO", "OVERWRITE"}:
+            yield _inserted(tokens, at + 2, overwrites=second == "OVERWRITE")
+        elif (first, second) in {("MERGE", "INTO"), ("DELETE", "FROM"), ("TRUNCATE", "TABLE")}:
+            yield _named(tokens, at + 2, Effect.ADDS)
+        elif first == "UPDATE" and at == 0:
+            yield _named(tokens, 1, Effect.ADDS)
+
+
+def _inserted(tokens: Sequence[_Token], at: int, *, overwrites: bool) -> Written:
+    words = [token.word for token in tokens[at : at + 2]]
+    if "DIRECTORY" in words:
+        after = at + words.index("DIRECTORY") + 1
+        literal = tokens[after : after + 1]
+        path = literal[0].value if literal and literal[0].is_string else None
+        return Written((), path or _location(tokens, after), Effect.REPLACES)
+    at += words[:1] == ["TABLE"]
+    whole = "PARTITION" not in {token.word for token in tokens[at:]}
+    effect = Effect.REPLACES if whole else Effect.REPLACES_PARTITIONS
+    return _named(tokens, at, effect if overwrites else Effect.ADDS)
+
+
+def _named(tokens: Sequence[_Token], at: int, effect: Effect) -> Written:
+    name = _name(tokens, at)
+    return Written(name, address_in(name), effect)
+
+
+def _name(tokens: Sequence[_Token], at: int) -> tuple[str, ...]:
+    """Read a name of several parts: ``a.b`` or delta.`s3a://…`."""
+    if [token.word for token in tokens[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    parts: list[str] = []
+    while at < len(tokens) and tokens[at].kind in {"word", "quoted"}:
+        parts.append(tokens[at].value)
+        if at + 1 >= len(tokens) or tokens[at + 1].text != ".":
+            break
+        at += 2
+    return tuple(parts)
+
+
+def _location(tokens: Sequence[_Token], at: int) -> str | None:
+    """Find ``LOCATION '…'``, ``OPTIONS (path '…')`` or a name that is an address itself."""
+    rest = [token for token in tokens[at:] if token.text != "="]
+    for key, value in pairwise(rest):
+        if key.value.upper() in {"LOCATION", "PATH"} and value.is_string:
+            return value.value
+    return address_in(_name(tokens, at))

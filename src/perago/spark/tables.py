@@ -1,0 +1,100 @@
+"""The files of tables on a staging branch, as LakeFS lists them."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from perago.protocol.ports import Change
+from perago.protocol.workspace import StagingBranch
+from perago.spark.ledger import Effect, WriteLedger
+from perago.tasks.output_tables import is_data
+from perago.transfer.inventory import ObjectStore, listing_prefix
+
+_MOST_DELETES = 1000
+
+
+class StagingStore(ObjectStore, Protocol):
+    """An object store that also knows what was written on a branch."""
+
+    def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
+        """What a branch holds beyond its HEAD, in key order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTables:
+    """Implements ``OutputTables``; what it deletes is gone from the branch alone."""
+
+    store: StagingStore
+    staging: StagingBranch
+    prefix: str
+    output_uri: str
+    ledger: WriteLedger
+    _locks: defaultdict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock), repr=False
+    )
+
+    def has_files(self, path: str) -> bool:
+        start = self._start(path)
+        with self._noted(path, Effect.ADDS):
+            listed = self.store.list(self.staging.repository, self.staging.branch, start)
+            return any(is_data(item.key[len(start) :]) for item in listed)
+
+    def loose_files(self, path: str) -> list[str]:
+        start = self._start(path)
+        names = (key[len(start) :] for key in self._files_in(start))
+        return [f"{path}/{name}" for name in names]
+
+    @contextmanager
+    def replacing_partitions(self, path: str) -> Iterator[None]:
+        # Two at once would each keep what the other one wrote.
+        with self._locks[path]:
+            before = self._written(path)
+            yield
+            with self._noted(path, Effect.REPLACES_PARTITIONS):
+                self._delete_older(path, self._written(path) - before)
+
+    @contextmanager
+    def _noted(self, path: str, effect: Effect) -> Iterator[None]:
+        """A step of a write that is no command of Spark fails the write, too."""
+        uri = f"{self.output_uri}/{path}"
+        try:
+            yield
+        except BaseException:
+            self.ledger.failed(uri, effect)
+            raise
+        self.ledger.succeeded(uri, effect)
+
+    def _delete_older(self, path: str, new: set[str]) -> None:
+        folders = {key[: key.rindex("/") + 1] for key in new}
+        if folders:
+            # An empty table has its schema in a file beside the partitions; these have it now.
+            folders.add(self._start(path))
+        older = [key for folder in folders for key in self._files_in(folder) if key not in new]
+        for start in range(0, len(older), _MOST_DELETES):
+            keys: Sequence[str] = older[start : start + _MOST_DELETES]
+            self.store.delete(self.staging.repository, self.staging.branch, keys)
+
+    def _files_in(self, folder: str) -> list[str]:
+        level = self.store.level(self.staging.repository, self.staging.branch, folder)
+        keys = (item.key for item in level if not isinstance(item, str))
+        return [key for key in keys if is_data(key[len(folder) :])]
+
+    def _written(self, path: str) -> set[str]:
+        """Return the keys of data files that this branch has beyond its input."""
+        start = self._start(path)
+        return {
+            change.key
+            for change in self.store.uncommitted(self.staging)
+            if change.kind != "removed"
+            and change.key.startswith(start)
+            and is_data(change.key[len(start) :])
+        }
+
+    def _start(self, path: str) -> str:
+        return f"{listing_prefix(self.prefix)}{path}/"

@@ -1,0 +1,197 @@
+"""Watch what a session is asked to do: refuse what cannot be undone, note which writes fail.
+
+A Connect client sends every change as a command through one method, which is replaced here on the
+client of one session. Functions on Spark's side (``foreachBatch``) have clients of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
+
+from perago.errors import UnsupportedOperationError
+from perago.spark.commands import Request, read_command, read_plan
+from perago.spark.ledger import WriteLedger
+from perago.spark.session import database_of, drop_database
+from perago.spark.statements import Created, address_in
+
+_TABLE_HINT = (
+    "Write with workspace.write(frame, path) and read with SQL on the path: SELECT … FROM "
+    "{workspace.sql_path(path)}. A table by name needs LOCATION '{workspace.output(path)}', or "
+    ".option('path', …) before saveAsTable, and a name without a database."
+)
+_VIEW_HINT = "Use createOrReplaceTempView or CREATE TEMPORARY VIEW, which end with the session."
+_STREAM_HINT = (
+    "Read with spark.read and write with workspace.write; keep the position in the workspace "
+    "(docs/spark-tasks.md, section on streams)."
+)
+_DYNAMIC_HINT = (
+    "Use workspace.write(frame, path, mode='overwrite_partitions', partition_by=[…]), which "
+    "replaces the partitions that the frame has and keeps the others."
+)
+# What the commit protocol for S3A says; the client gives it no type of its own.
+_DYNAMIC = "does not support dynamicPartitionOverwrite"
+
+
+class Watch:
+    """Stands between the client of one session and its server."""
+
+    def __init__(self, session: Any, ledger: WriteLedger) -> None:
+        self._session = session
+        self._ledger = ledger
+        self._output: str | None = None
+        # Tables by name whose files are in the workspace, with their addresses.
+        self._tables: dict[str, str] = {}
+        # The last run of each streaming query, by its name, or by its id if it has none.
+        self._queries: dict[str, Any] = {}
+        client = session.client
+        self._send: Callable[[Any], Any] = client.execute_command
+        client.execute_command = self._around(client.execute_command, read_command)
+        client.to_table = self._around(client.to_table, read_plan)
+        client.clone = _refuse_clone
+
+    def allow(self, output_uri: str) -> None:
+        """From now on the session may write below this address."""
+        self._output = _normal(output_uri)
+
+    def failed_paths(self) -> list[str]:
+        """Return where a write failed and was not made good, as paths in the workspace."""
+        start = f"{self._output}/"
+        return [target.removeprefix(start) for target in self._ledger.open()]
+
+    def failed_queries(self) -> list[str]:
+        """Return the streaming queries whose last run failed: its functions may have written.
+
+        The server forgets a query an hour after its end; such a one is not known.
+        """
+        failed: list[str] = []
+        for name, query in self._queries.items():
+            with suppress(Exception):
+                if query.exception() is not None:
+                    failed.append(f"streaming query {name}")
+        return failed
+
+    def drop_tables(self) -> None:
+        """Drop the names of this session's tables; their files stay. Never raises."""
+        if self._tables:
+            with suppress(Exception):
+                self._run(drop_database(self._database))
+
+    @property
+    def _database(self) -> str:
+        return database_of(self._session.client._session_id)
+
+    def _around(
+        self, send: Callable[..., Any], read: Callable[[Any], Request]
+    ) -> Callable[..., Any]:
+        def watched(message: Any, *args: Any, **options: Any) -> Any:
+            request = read(message)
+            self._refuse_stream(request)
+            for item in request.created:
+                self._judge(item)
+            with self._noted(request):
+                result = send(message, *args, **options)
+            if request.stream is not None:
+                self._remember_query(result[1])
+            return result
+
+        return watched
+
+    def _refuse_stream(self, request: Request) -> None:
+        stream = request.stream
+        if stream is None:
+            return
+        if stream.table is not None or any(map(self._is_inside, stream.addresses)):
+            raise UnsupportedOperationError(
+                "a streaming query cannot write to a table or keep its checkpoint in the "
+                "workspace: its logs name the staging branch, which is deleted",
+                hint=_STREAM_HINT,
+            )
+
+    def _remember_query(self, properties: Mapping[str, Any]) -> None:
+        from pyspark.sql.connect.streaming.query import StreamingQuery
+
+        started = properties["write_stream_operation_start_result"]
+        run = started.query_id
+        query = StreamingQuery(self._session, run.id, run.run_id)
+        self._queries[started.name or run.id] = query
+
+    def _judge(self, item: Created) -> None:
+        """Refuse what outlives the session in the catalog; give a table of the workspace a name."""
+        if item.kind != "table":
+            raise UnsupportedOperationError(
+                f"a {item.kind} ({'.'.join(item.name)}) is seen by every session of the server "
+                "and is no part of the workspace",
+                hint=_VIEW_HINT,
+            )
+        name = ".".join(item.name).lower()
+        if name in self._tables and item.location is None:
+            return
+        if item.location is None or not self._is_inside(item.location):
+            raise UnsupportedOperationError(
+                f"the table {name} would not be in the workspace, and not be published",
+                hint=_TABLE_HINT,
+            )
+        if address_in(item.name) is not None:
+            return
+        if len(item.name) != 1:
+            raise UnsupportedOperationError(
+                f"the table {name} would stay in a catalog that all sessions share",
+                hint=_TABLE_HINT,
+            )
+        self._use_own_database()
+        self._tables[name] = _normal(item.location)
+
+    def _use_own_database(self) -> None:
+        """Other sessions may have tables of the same names: each has a database of its own."""
+        if not self._tables:
+            self._run(f"CREATE DATABASE IF NOT EXISTS {self._database}")
+        self._run(f"USE {self._database}")
+
+    def _run(self, statement: str) -> None:
+        """Run a statement of Perago's own, which nobody judges."""
+        from pyspark.sql.connect.plan import SQL
+
+        self._send(SQL(statement, [], {}, []).command(self._session.client))
+
+    @contextmanager
+    def _noted(self, request: Request) -> Iterator[None]:
+        targets = [
+            (_normal(address), item.effect)
+            for item in request.written
+            if (address := item.location or self._tables.get(".".join(item.name).lower()))
+            and self._is_inside(address)
+        ]
+        try:
+            yield
+        except Exception as error:
+            for target, effect in targets:
+                self._ledger.failed(target, effect)
+            if _DYNAMIC in str(error):
+                raise UnsupportedOperationError(
+                    "Spark's dynamic partition overwrite (partitionOverwriteMode=dynamic) writes "
+                    "to another place and renames, which LakeFS can only do by copying",
+                    hint=_DYNAMIC_HINT,
+                ) from error
+            raise
+        for target, effect in targets:
+            self._ledger.succeeded(target, effect)
+
+    def _is_inside(self, address: str) -> bool:
+        output, address = self._output, _normal(address)
+        return output is not None and (address == output or address.startswith(f"{output}/"))
+
+
+def _normal(address: str) -> str:
+    """Write an address without repeated slashes and without one at its end."""
+    scheme, sign, rest = address.partition("://")
+    parts = [part for part in (rest if sign else scheme).split("/") if part]
+    return f"{scheme}://{'/'.join(parts)}" if sign else "/" + "/".join(parts)
+
+
+def _refuse_clone(*_: Any) -> NoReturn:
+    raise UnsupportedOperationError(
+        "a cloned session is not watched: what it still runs and what failed in it is not known",
+        hint="Use workspace.spark itself, also in threads.",
+    )

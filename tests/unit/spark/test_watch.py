@@ -1,0 +1,207 @@
+"""What a session is allowed to do, with pyspark's own client and nothing behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyspark.sql.connect.proto as proto
+import pytest
+from pyspark.errors.exceptions.connect import UnknownException
+from pyspark.sql import SparkSession
+
+from perago.errors import UnsupportedOperationError
+from perago.spark.ledger import WriteLedger
+from perago.spark.session import _connect, database_of, forget, session_id
+from perago.spark.watch import Watch
+
+OUT = "s3a://repo/staging/data"
+Act = Callable[[SparkSession], Any]
+
+
+class Server:
+    """Stands for the server: keeps the kinds of commands, and fails those it is told to."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.kinds: list[str] = []
+        self.error: Exception | None = None
+        self.runs = 0
+        self.failed_runs: set[str] = set()
+
+    def __call__(self, command: Any, *_: Any, **__: Any) -> tuple[None, dict[str, Any], None]:
+        kind = command.WhichOneof("command_type")
+        self.kinds.append(kind)
+        if kind == "sql_command":
+            self.statements.append(command.sql_command.input.sql.query)
+        if self.error is not None:
+            raise self.error
+        return None, self._answer(command, kind), None
+
+    def _answer(self, command: Any, kind: str) -> dict[str, Any]:
+        """A query runs under its name; one that is named after a failure has failed."""
+        if kind == "write_stream_operation_start":
+            self.runs += 1
+            started = proto.WriteStreamOperationStartResult()
+            started.name = command.write_stream_operation_start.query_name
+            started.query_id.id, started.query_id.run_id = "id", str(self.runs)
+            return {"write_stream_operation_start_result": started}
+        if kind == "streaming_query_command":
+            found = proto.StreamingQueryCommandResult()
+            if command.streaming_query_command.query_id.run_id in self.failed_runs:
+                found.exception.exception_message = "StreamingQueryException: no"
+            return {"streaming_query_command_result": found}
+        return {}
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def session(server: Server) -> Iterator[SparkSession]:
+    opened = _connect("sc://localhost:1", "e")
+    opened.client.execute_command = server
+    # It would ask the server how to compress a plan.
+    opened.client.get_configs = lambda *_: ("-1", "NONE")
+    yield opened
+    forget(opened)
+
+
+@pytest.fixture
+def watch(session: SparkSession) -> Watch:
+    made = Watch(session, WriteLedger())
+    made.allow(f"{OUT}/")
+    return made
+
+
+def fail(server: Server, act: Act, session: SparkSession, message: str = "no") -> None:
+    server.error = UnknownException(message)
+    with pytest.raises(UnknownException):
+        act(session)
+    server.error = None
+
+
+WRITES: dict[str, Act] = {
+    "save": lambda it: it.range(3).write.mode("overwrite").save(f"{OUT}/t"),
+    "option": lambda it: it.range(3).write.mode("overwrite").option("PATH", f"{OUT}//t/").save(),
+    "directory": lambda it: it.sql(f"INSERT OVERWRITE DIRECTORY '{OUT}/t' USING orc SELECT 1"),
+    "kwargs": lambda it: it.sql(
+        "INSERT OVERWRITE DIRECTORY '" + OUT + "/t' USING orc TABLE {frame}", frame=it.range(3)
+    ),
+    "writeTo": lambda it: it.range(3).writeTo(f"delta.`{OUT}/t`").replace(),
+    "create": lambda it: it.sql(f"CREATE TABLE delta.`{OUT}/t` AS SELECT 1"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_failed_write_is_open_until_the_same_place_is_written(
+    watch: Watch, server: Server, session: SparkSession, write: Act
+) -> None:
+    fail(server, write, session)
+    assert watch.failed_paths() == ["t"]
+    session.range(3).write.mode("append").save(f"{OUT}/t")
+    session.range(3).write.mode("overwrite").save(f"{OUT}/other")
+    assert watch.failed_paths() == ["t"]
+    write(session)
+    assert watch.failed_paths() == []
+
+
+def test_what_fails_outside_of_the_workspace_leaves_nothing_open(
+    watch: Watch, server: Server, session: SparkSession
+) -> None:
+    for act in (
+        lambda it: it.range(3).write.save("s3a://elsewhere/t"),
+        lambda it: it.range(3).write.save(f"{OUT}base/t"),
+        lambda it: it.range(3).write.insertInto("somewhere"),
+        lambda it: it.sql(f"TABLE parquet.`{OUT}/t`"),
+        lambda it: it.range(3).createOrReplaceTempView("v"),
+    ):
+        fail(server, act, session)
+    assert watch.failed_paths() == []
+
+
+REFUSED: dict[str, Act] = {
+    "saveAsTable": lambda it: it.range(3).write.saveAsTable("t"),
+    "saveAsTable elsewhere": lambda it: it.range(3).write.saveAsTable("t", path="/tmp/t"),
+    "in a shared database": lambda it: it.range(3).write.saveAsTable("db.t", path=f"{OUT}/t"),
+    "writeTo": lambda it: it.range(3).writeTo("t").createOrReplace(),
+    "writeTo elsewhere": lambda it: it.range(3).writeTo("delta.`/tmp/t`").create(),
+    "CREATE TABLE": lambda it: it.sql("CREATE TABLE t (id INT)"),
+    "CREATE TABLE elsewhere": lambda it: it.sql("CREATE TABLE t (id INT) LOCATION '/tmp/t'"),
+    "catalog": lambda it: it.catalog.createTable("t", path="/tmp/t"),
+    "view": lambda it: it.sql("CREATE VIEW v AS SELECT 1"),
+    "global view": lambda it: it.range(3).createOrReplaceGlobalTempView("v"),
+    "database": lambda it: it.sql("CREATE DATABASE d"),
+    "stream": lambda it: stream(it).start(f"{OUT}/t"),
+    "checkpoint": lambda it: stream(it).option("checkpointLocation", f"{OUT}/c").start("/tmp/t"),
+    "stream to a table": lambda it: stream(it).toTable("t"),
+    "clone": lambda it: it.cloneSession(),
+}
+
+
+def stream(session: SparkSession) -> Any:
+    return session.readStream.format("rate").load().writeStream
+
+
+def test_a_streaming_query_counts_by_its_last_run(
+    watch: Watch, server: Server, session: SparkSession
+) -> None:
+    for name in ("one", "two", "two", "one"):
+        stream(session).format("console").queryName(name).start()
+    server.failed_runs = {"1", "2", "4"}
+    assert watch.failed_queries() == ["streaming query one"]
+    server.error = UnknownException("forgotten")
+    assert watch.failed_queries() == []
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize("act", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_part_of_a_transaction_is_refused_and_not_sent(
+    server: Server, session: SparkSession, act: Act
+) -> None:
+    with pytest.raises(UnsupportedOperationError) as caught:
+        act(session)
+    assert caught.value.hint.endswith(".")
+    assert server.kinds == []
+
+
+def test_without_an_output_no_address_is_in_the_workspace(session: SparkSession) -> None:
+    Watch(session, WriteLedger())
+    with pytest.raises(UnsupportedOperationError):
+        session.sql(f"CREATE TABLE t (id INT) LOCATION '{OUT}/t'")
+
+
+def test_tables_of_the_workspace_get_a_database_that_is_dropped(
+    watch: Watch, server: Server, session: SparkSession
+) -> None:
+    database = database_of(session_id("e"))
+    watch.drop_tables()
+    assert server.kinds == []
+    session.range(3).write.saveAsTable("one", path=f"{OUT}/one")
+    session.sql(f"CREATE TABLE two USING orc LOCATION '{OUT}/two' AS SELECT 1")
+    # Its place is known by now, also when it fails.
+    fail(server, lambda it: it.range(3).write.mode("overwrite").saveAsTable("ONE"), session)
+    fail(server, lambda it: it.sql("INSERT INTO two VALUES (1)"), session)
+    assert watch.failed_paths() == ["one", "two"]
+    server.error = UnknownException("down")
+    watch.drop_tables()
+    assert [it for it in server.statements if "TABLE" not in it and "INSERT" not in it] == [
+        f"CREATE DATABASE IF NOT EXISTS {database}",
+        f"USE {database}",
+        f"USE {database}",
+        f"DROP DATABASE IF EXISTS {database} CASCADE",
+    ]
+
+
+def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
+    watch: Watch, server: Server, session: SparkSession
+) -> None:
+    server.error = UnknownException(
+        "PathOutputCommitter does not support dynamicPartitionOverwrite: MagicS3GuardCommitter"
+    )
+    with pytest.raises(UnsupportedOperationError, match="partitionOverwriteMode") as caught:
+        session.range(3).write.mode("overwrite").partitionBy("id").save(f"{OUT}/t")
+    assert "overwrite_partitions" in caught.value.hint
+    assert watch.failed_paths() == ["t"]
