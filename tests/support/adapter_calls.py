@@ -178,7 +178,7 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
     ConductorInspection: (
-        lambda url: closing(ConductorInspection(conductor(url))),
+        lambda url: closing(ConductorInspection(conductor(url), tries=2)),
         INSPECTION,
     ),
     LakeFSInspection: (lambda url: closing(LakeFSInspection(lakefs(url), tries=2)), LISTING),

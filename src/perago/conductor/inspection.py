@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from perago.conductor.api import (
     ConductorApi,
     Message,
+    Parsed,
     TaskMessage,
     WorkflowMessage,
     parsed,
@@ -19,6 +21,7 @@ from perago.conductor.api import (
 )
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError, NotFoundError
+from perago.http_errors import parse_json
 from perago.protocol.identity import LogicalTask
 from perago.retry import TRIES, retrying_times
 
@@ -239,7 +242,7 @@ class ConductorInspection:
         if running:
             query["query"] = "status IN (RUNNING)"
         found = retrying_times(self._tries)(
-            self._api.get, "search workflows", "/workflow/search", parsed(_WORKFLOWS_FOUND), query
+            self._api.get, "search workflows", "/workflow/search", _shallow(_WORKFLOWS_FOUND), query
         )
         results = found.results[:amount] if found is not None else []
         return [
@@ -250,10 +253,10 @@ class ConductorInspection:
     def queues(self) -> list[QueueView]:
         """List the queues that hold tasks or that workers poll, by name."""
         polls = retrying_times(self._tries)(
-            self._api.get, "read who polls", "/tasks/queue/polldata/all", parsed(_POLLS)
+            self._api.get, "read who polls", "/tasks/queue/polldata/all", _shallow(_POLLS)
         )
         sizes = retrying_times(self._tries)(
-            self._api.get, "read the sizes of queues", "/tasks/queue/all", parsed(_SIZES)
+            self._api.get, "read the sizes of queues", "/tasks/queue/all", _shallow(_SIZES)
         )
         polled = {
             f"{it.domain}:{it.queue_name}" if it.domain else it.queue_name: it.last_poll_time
@@ -266,6 +269,11 @@ class ConductorInspection:
             QueueView(name, waiting.get(name, 0), _moment(polled.get(name, 0)))
             for name in sorted(names)
         ]
+
+
+def _shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
+    """Return a reader of bodies that hold no input or output, which alone may be deep."""
+    return lambda body: kind.validate_python(parse_json(body))
 
 
 def _view(task: _TaskMessage) -> TaskView:

@@ -150,6 +150,20 @@ def test_every_page_is_whole(
             assert_accessible(found.page)
 
 
+@pytest.mark.parametrize("name", ["empty", "busy", "broken"])
+def test_axe_finds_no_problem(browser: Browser, name: str) -> None:
+    package = pytest.importorskip("axe_playwright_python")
+    axe = (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    made: DashboardWorld = getattr(dashboard_world, name)()
+    with visit(browser, made) as found:
+        for page, path in paths(made).items():
+            found.go(path)
+            found.page.evaluate(axe)
+            violations = found.page.evaluate("axe.run()")["violations"]
+            assert [(page, it["id"], it["nodes"][0]["html"]) for it in violations] == []
+        found.problems = [it for it in found.problems if "404" not in it]
+
+
 def assert_accessible(page: Page) -> None:
     """Check the rules of WCAG AA that a program can check: names, landmarks, order, contrast."""
     assert page.evaluate(RULES) == []

@@ -177,3 +177,21 @@ def test_the_deadline_of_an_attempt_does_not_cut_its_publication(
     assert watched.decide(StopSignals()).go
     clock.now += 60
     assert watched.reason_to_stop(StopSignals()) is None
+
+
+def test_an_attempt_tells_others_its_phase_its_age_and_the_phases_that_ended(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    enter(watched, "download")
+    leave(watched, "download")
+    enter(watched, "body")
+    failed = {"error": "ValueError"}
+    watched.record(PhaseReported(action="phase_failed", phase="body", seconds=2.0, details=failed))
+    clock.now += 7.0
+    view = watched.view(3)
+    assert (view.task, view.task_id, view.workflow_id) == ("watched", "task", "workflow")
+    assert (view.slot, view.phase, view.seconds) == (3, "body", 7.0)
+    assert [(it.phase, it.seconds, it.error) for it in view.phases] == [
+        ("download", 1.0, None),
+        ("body", 2.0, "ValueError"),
+    ]
