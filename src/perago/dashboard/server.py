@@ -67,6 +67,7 @@ class Dashboard:
             app,
             access_log=False,
             log_config=None,
+            log_level="warning",
             server_header=False,
             proxy_headers=False,
             lifespan="off",
