@@ -38,6 +38,7 @@ class Worker:
             **endpoints.as_environment(),
             "CONDUCTOR_SERVER_URL": conductor,
             "PERAGO_WORKSPACE_ROOT": str(folder / "workspaces"),
+            "PERAGO_OBJECT_CACHE": str(folder / "object-cache"),
             "PERAGO_LOG_FORMAT": "json",
             "PERAGO_LOG_LEVEL": "info",
             "PERAGO_METRICS_ADDRESS": "off",

@@ -8,6 +8,8 @@ from perago.errors import GuardrailViolation as GuardrailViolation
 from perago.errors import PeragoError as PeragoError
 from perago.errors import TaskFailed as TaskFailed
 from perago.errors import TaskTerminalError as TaskTerminalError
+from perago.tasks.context import TaskContext as TaskContext
+from perago.tasks.context import context as context
 from perago.tasks.controls import ExecutionLimits as ExecutionLimits
 from perago.tasks.controls import PublishBudget as PublishBudget
 from perago.tasks.controls import RetryPolicy as RetryPolicy
@@ -23,4 +25,5 @@ from perago.tasks.guardrails import require_dir as require_dir
 from perago.tasks.guardrails import require_file as require_file
 from perago.tasks.guardrails import require_glob as require_glob
 from perago.tasks.spark import SparkWorkspace as SparkWorkspace
+from perago.tasks.spec import InputSpec as InputSpec
 from perago.tasks.spec import WorkspaceSpec as WorkspaceSpec

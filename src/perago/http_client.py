@@ -7,12 +7,15 @@ Perago.
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
@@ -57,6 +60,25 @@ class _Exchange:
         return left if timeout is None else min(left, timeout)
 
 
+# When the requests of this thread must have ended, whatever time each of them has.
+_deadline: ContextVar[float] = ContextVar("perago_http_deadline", default=math.inf)
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Let all requests that this thread makes in the block, with their retries, end in time."""
+    token = _deadline.set(min(time.monotonic() + seconds, _deadline.get()))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the time until the deadline of this thread; infinite where there is none."""
+    return _deadline.get() - time.monotonic()
+
+
 # The pool opens and uses connections in the thread that sends the request.
 _exchange: ContextVar[_Exchange] = ContextVar("perago_http_exchange")
 
@@ -78,12 +100,28 @@ class HttpClient:
             retries=0,
             network_backend=_Backend(),
         )
+        # The header Date of the last answer, and when it came.
+        self._dated: tuple[bytes, float] | None = None
         # A client that is dropped leaves no open connection behind.
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def close(self) -> None:
         """Close the connections."""
         self._finalizer()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds the server's clock is ahead of this one, to a second or so.
+
+        It is read from the last answer; None if there was none, or none with a date.
+        """
+        if self._dated is None:
+            return None
+        date, received = self._dated
+        try:
+            return parsedate_to_datetime(date.decode("ascii")).timestamp() - received
+        except (ValueError, OverflowError):
+            return None
 
     def request(
         self,
@@ -96,6 +134,7 @@ class HttpClient:
         content: bytes | BinaryIO | None = None,
     ) -> Answer:
         """Send a request and read its whole answer; raises ``RequestError``, and nothing else."""
+        seconds = min(seconds, max(seconds_left(), 0.0))
         exchange = _Exchange(seconds, time.monotonic() + seconds)
         token = _exchange.set(exchange)
         try:
@@ -111,6 +150,10 @@ class HttpClient:
                 content=_pieces(content),
                 extensions={"timeout": {"connect": self._connect_timeout, "pool": seconds}},
             ) as response:
+                date = next(
+                    (value for name, value in response.headers if name.lower() == b"date"), None
+                )
+                self._dated = (date, time.time()) if date else self._dated
                 return Answer(response.status, _read(response))
         except Exception as error:  # noqa: BLE001  an answer may break the library anywhere
             raise RequestError(_describe(error), sent=exchange.sent) from None

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 from perago.text import MASK
@@ -90,6 +91,17 @@ def remember_spark_remote(remote: str) -> None:
 def mask_secrets(text: str) -> str:
     """Mask every secret that this process was told to remember."""
     return _of_this_process(text)
+
+
+def mask_data(value: Any) -> Any:
+    """Mask secrets in the texts of JSON data, keys included; its depth must be bounded."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, dict):
+        return {mask_data(key): mask_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mask_data(item) for item in value]
+    return value
 
 
 def sendable(text: str) -> str:

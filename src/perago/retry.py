@@ -10,17 +10,20 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
     stop_after_delay,
+    stop_any,
     stop_before_delay,
     wait_random_exponential,
 )
+from tenacity.stop import stop_base
 
 from perago.errors import BackendUnavailableError, LostReplyError
-from perago.http_client import RequestError
+from perago.http_client import RequestError, seconds_left
 
 Answered = TypeVar("Answered")
 
@@ -46,7 +49,7 @@ def retrying_unsent(seconds: float) -> Retrying:
     """Retry on a ``RequestError`` for a request that was not sent, within ``seconds``."""
     return Retrying(
         retry=retry_if_exception(_was_not_sent),
-        stop=stop_before_delay(seconds),
+        stop=stop_any(stop_before_delay(seconds), _StopBeforeDeadline()),
         wait=_WAIT,
         reraise=True,
     )
@@ -76,6 +79,13 @@ def retry_change(retrier: Retrying, send: Callable[[], Answered]) -> Answered:
 _WAIT = wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
 
 
+class _StopBeforeDeadline(stop_base):
+    """No wait goes beyond the deadline of this thread."""
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return retry_state.upcoming_sleep >= seconds_left()
+
+
 def _was_not_sent(error: BaseException) -> bool:
     return isinstance(error, RequestError) and not error.sent
 
@@ -83,7 +93,7 @@ def _was_not_sent(error: BaseException) -> bool:
 def _retrying(stop: stop_after_delay | stop_after_attempt) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(BackendUnavailableError),
-        stop=stop,
+        stop=stop_any(stop, _StopBeforeDeadline()),
         wait=_WAIT,
         reraise=True,
     )

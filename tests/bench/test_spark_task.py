@@ -11,7 +11,13 @@ from typing import Any
 import lakefs_sdk
 import pytest
 
-from perago import SparkWorkspace, require_not_null, require_rows
+from perago import (
+    SparkWorkspace,
+    require_not_null,
+    require_rows,
+    require_schema,
+    require_unique,
+)
 from perago.connections import LakeFSConnection
 from perago.protocol.outcome import Completed
 from perago.servers.spark import ConnectSettings
@@ -116,7 +122,12 @@ def _bare(world: RealSparkWorld) -> Callable[[], None]:
 def _attempt(world: RealSparkWorld, *, checked: bool) -> Callable[[], None]:
     """A whole attempt, from its claim to its report, published on a branch of its own."""
     target = _new_branch(world)
-    post = [require_rows("clean", min=ROWS // 2), require_not_null("clean", ["id", "user"])]
+    post = [
+        require_schema("clean", {"id": "bigint", "user": "string"}, allow_extra=True),
+        require_rows("clean", min=ROWS // 2),
+        require_not_null("clean", ["id", "user"]),
+        require_unique("clean", "id"),
+    ]
     job = world.spark_job(as_task, post=post if checked else [])
     world.start({"workspace": world.workspace(branch=target), "params": {}})
 

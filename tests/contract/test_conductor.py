@@ -15,6 +15,7 @@ from support.conductors import PAYLOAD, ConductorUnderTest
 DONE = Completed({"result": {"n": 1}})
 FAILED = failure_of(RuntimeError("no luck"))
 TERMINAL = failure_of(TaskTerminalError("never"))
+DOMAINS = (None, "north", "south")
 _tokens = itertools.count(1)
 
 
@@ -41,13 +42,31 @@ def test_a_poll_delivers_the_task_and_leaves_its_token_on_it(
     assert (attempt.workflow_instance_id, attempt.reference_name) == (workflow_id, "step")
     assert (attempt.retry_count, attempt.seq, attempt.iteration) == (0, 1, 0)
     assert attempt.retried_task_id is None
-    assert attempt.workflow_name == f"{conductor.task_type}-workflow"
     assert attempt.scheduled_ms > 0
     fresh = conductor.attempts.read(attempt.task_id)
     assert fresh.status == "IN_PROGRESS"
     assert fresh.worker_id == delivery.claim.token
     assert fresh.response_timeout_seconds == 45
     assert_queue_is_empty(conductor)
+
+
+@pytest.mark.parametrize("domain", [None, "north"])
+def test_a_task_waits_in_the_queue_of_its_domain_until_it_is_polled_there(
+    conductor: ConductorUnderTest, domain: str | None
+) -> None:
+    types = [f"{conductor.task_type}-other", conductor.task_type]
+    assert conductor.attempts.find_waiting(types, domain=domain) == []
+    conductor.start(domain=domain)
+    waiting = {name: conductor.attempts.find_waiting(types, domain=name) for name in DOMAINS}
+    assert waiting == {name: types[1:] if name == domain else [] for name in DOMAINS}
+    for other in DOMAINS:
+        if other != domain:
+            found = conductor.attempts.poll(types[1], "claim-elsewhere", domain=other, wait_ms=100)
+            assert found is None
+    delivery = conductor.attempts.poll(types[1], "claim-here", domain=domain, wait_ms=5000)
+    assert delivery is not None
+    conductor.attempts.complete(delivery.claim, DONE, [])
+    assert conductor.attempts.find_waiting(types, domain=domain) == []
 
 
 def test_a_task_that_is_not_there_is_not_found(conductor: ConductorUnderTest) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
@@ -9,17 +11,24 @@ from perago.transfer.inventory import RemoteObject, listing_prefix, project
 from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
+EMPTY = "d41d8cd98f00b204e9800998ecf8427e"
 
 
-def test_a_listing_has_size_content_type_and_metadata(lake: LakeUnderTest) -> None:
+def test_a_listing_has_size_content_type_metadata_and_md5(lake: LakeUnderTest) -> None:
     lake.put("main", "plain", b"12345")
     lake.put("main", "typed", b"x", content_type="text/csv")
     lake.put("main", "with", b"", content_type="text/plain", metadata={"key": "value", "b": "2"})
     assert list(lake.objects.list(lake.repository, "main", "")) == [
-        RemoteObject("plain", 5),
-        RemoteObject("typed", 1, "text/csv"),
-        RemoteObject("with", 0, "text/plain", {"key": "value", "b": "2"}),
+        RemoteObject("plain", 5, checksum="827ccb0eea8a706c4c34a16891f84e7b"),
+        RemoteObject("typed", 1, "text/csv", checksum="9dd4e461268c8034f5c8564e155c67a6"),
+        RemoteObject("with", 0, "text/plain", {"key": "value", "b": "2"}, EMPTY),
     ]
+
+
+def test_a_listing_has_the_md5_of_a_small_object(lake: LakeUnderTest) -> None:
+    lake.put("main", "plain", b"12345")
+    (listed,) = lake.objects.list(lake.repository, "main", "")
+    assert listed.checksum == hashlib.md5(b"12345").hexdigest()  # noqa: S324  not for security
 
 
 def test_a_prefix_is_no_path_boundary_to_a_listing_but_to_a_projection(

@@ -26,6 +26,7 @@ def environment(endpoints: dev.Endpoints, tmp_path: Path) -> dict[str, str]:
         "PYTHONPATH": str(Path(dev.__file__).parents[1]),
         **endpoints.as_environment(),
         "PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces"),
+        "PERAGO_OBJECT_CACHE": str(tmp_path / "object-cache"),
     }
 
 
@@ -35,6 +36,7 @@ def perago(endpoints: dev.Endpoints, tmp_path: Path) -> RunPerago:
     known = {
         **endpoints.as_environment(),
         "PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces"),
+        "PERAGO_OBJECT_CACHE": str(tmp_path / "object-cache"),
     }
 
     def run(*args: str, **extra: str) -> Ended:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import lakefs_sdk
 import pytest
 
 from support.command_line import Ended, RunPerago, run_perago
@@ -92,6 +93,12 @@ def test_the_folder_of_a_read_only_task_is_not_protected_and_that_is_said(
     assert done.code == 0
     assert "does not protect the folder" in done.err
     assert (folder / "a.txt").read_text() == "new"
+
+
+def test_a_task_with_inputs_does_not_run_on_a_folder(offline: RunPerago, folder: Path) -> None:
+    done = offline("run", "tasks_here:joiner", "--workspace", str(folder))
+    assert done.code == 2
+    assert "has inputs from LakeFS" in done.err
 
 
 @pytest.mark.parametrize(
@@ -208,6 +215,22 @@ class TestTransaction:
         }
         assert world.contents() == {**SEED, "data/a.txt": "new"}
         world.assert_tidy()
+
+    def test_inputs_are_taken_from_the_heads_of_their_branches_and_warnings_are_shown(
+        self, world: RealWorld, start: Start, environment: dict[str, str]
+    ) -> None:
+        creation = lakefs_sdk.BranchCreation(name="side", source="main")
+        world.sdk.branches_api.create_branch(world.repository, creation)
+        side = world.commit("side", {"data/a.txt": "from the side"})
+        environment["OTHER_REPOSITORY"] = world.repository
+        process = start("joiner")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert world.contents()["data/a.txt"] == "from the side"
+        assert "warning: required file is missing: never.txt" in err
+        recorded = world.control.get_head(world.repository, "main").metadata
+        assert json.loads(recorded["perago.inputs"])["other"]["ref"] == side
+        assert json.loads(recorded["perago.warnings"]) == ["required file is missing: never.txt"]
 
     def test_a_task_that_changes_nothing_publishes_nothing(
         self, world: RealWorld, start: Start

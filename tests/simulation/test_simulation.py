@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -28,8 +28,7 @@ def failure_of(schedule: list[int]) -> str | None:
 
 def explain(seed: int) -> str:
     """The smallest schedule found that fails as this seed does, and how to run it again."""
-    simulation = Simulation(Choices(seed=seed))
-    with suppress(AssertionError):
+    with closing(Simulation(Choices(seed=seed))) as simulation, suppress(AssertionError):
         simulation.run()
     smallest = shrink(simulation.choices.made, lambda tried: failure_of(tried) is not None)
     return f"seed {seed}; replay with simulate(schedule={smallest})\n{failure_of(smallest)}"

@@ -15,11 +15,13 @@ from pydantic import SecretStr
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.inspection import ConductorInspection
 from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.conductor.workflows import ConductorWorkflows
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
 from perago.lakefs.inspection import LakeFSInspection
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.repositories import LakeFSRepositories
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
@@ -69,6 +71,7 @@ def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], 
 
 CONTROL: dict[str, Call] = {
     "check_access": Call(lambda lake: lake.check_access()),
+    "read_version": Call(lambda lake: lake.read_version()),
     "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
     "log": Call(lambda lake: lake.log("repo", "main", 10)),
@@ -149,6 +152,7 @@ ATTEMPTS: dict[str, Call] = {
     "hand_back": Call(lambda attempts: attempts.hand_back(_CLAIM), changes=True),
     "has_ended_before": Call(lambda attempts: attempts.has_ended_before("workflow")),
     "assert_answers": Call(lambda attempts: attempts.assert_answers()),
+    "read_version": Call(lambda attempts: attempts.read_version()),
     "find_waiting": Call(lambda attempts: attempts.find_waiting(["task"])),
 }
 
@@ -172,6 +176,29 @@ LISTING: dict[str, Call] = {
     "branches": Call(lambda listing: listing.branches("repo", 10)),
 }
 
+REPOSITORIES: dict[str, Call] = {
+    "names": Call(lambda repositories: repositories.names()),
+    "default_branch": Call(lambda repositories: repositories.default_branch("repo")),
+    "branches": Call(lambda repositories: repositories.branches("repo")),
+    "resolve": Call(lambda repositories: repositories.resolve("repo", "main")),
+    "block_store": Call(lambda repositories: repositories.block_store()),
+    "create": Call(
+        lambda repositories: repositories.create("repo", "local://repo", "main"), changes=True
+    ),
+    "create_branch": Call(
+        lambda repositories: repositories.create_branch("repo", "branch", "main"), changes=True
+    ),
+}
+
+WORKFLOWS: dict[str, Call] = {
+    "get_definition": Call(lambda workflows: workflows.get_definition("name", 1)),
+    "put_definition": Call(lambda workflows: workflows.put_definition({"name": "n"}), changes=True),
+    "start": Call(lambda workflows: workflows.start({"name": "n"}), changes=True),
+    "find": Call(lambda workflows: workflows.find("name", "correlation")),
+    "read": Call(lambda workflows: workflows.read("workflow")),
+    "last_poll_ms": Call(lambda workflows: workflows.last_poll_ms("task")),
+}
+
 ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSControl: (lambda url: closing(LakeFSControl(lakefs(url))), CONTROL),
     LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
@@ -183,4 +210,12 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     ),
     LakeFSInspection: (lambda url: closing(LakeFSInspection(lakefs(url), tries=2)), LISTING),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
+    LakeFSRepositories: (
+        lambda url: closing(LakeFSRepositories(lakefs(url), tries=2)),
+        REPOSITORIES,
+    ),
+    ConductorWorkflows: (
+        lambda url: closing(ConductorWorkflows(conductor(url), tries=2)),
+        WORKFLOWS,
+    ),
 }

@@ -108,7 +108,7 @@ def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[Standalone
 def _start(
     watchdog: Watchdog, folder: Path, name: str, main: str, arguments: list[str]
 ) -> subprocess.Popen[bytes]:
-    executable = java.find(java.SPARK)
+    found = java.find(java.SPARK_WITH_EXECUTORS)
     home = ivy.pyspark_home()
     env = {
         "PATH": os.environ["PATH"],
@@ -116,9 +116,9 @@ def _start(
         "SPARK_SCALA_VERSION": spark_jars.SCALA,
         "SPARK_CONF_DIR": str(folder),
         "SPARK_LOCAL_IP": loopback.LOOPBACK,
-        "JAVA_HOME": str(executable.parents[1]),
+        "JAVA_HOME": str(found.home),
     }
-    command = [str(executable), "-Xmx256m", *java.QUICK_START, "-cp", f"{home}/jars/*"]
+    command = [str(found.executable), "-Xmx256m", *java.QUICK_START, "-cp", f"{home}/jars/*"]
     command += [f"org.apache.spark.{main}", *arguments]
     return watchdog.spawn(command, env=env, cwd=folder, log=folder / f"{name}.log")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import httpx
@@ -26,6 +27,9 @@ class Attempts(Protocol):
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None: ...
+    def find_waiting(
+        self, task_types: Sequence[str], *, domain: str | None = None
+    ) -> list[str]: ...
     def read(self, task_id: str) -> AttemptSnapshot: ...
     def has_ended_before(self, workflow_instance_id: str) -> bool: ...
     def renew(self, claim: Claim) -> None: ...
@@ -39,7 +43,9 @@ class ConductorUnderTest(Protocol):
 
     @property
     def attempts(self) -> Attempts: ...
-    def start(self, *, retries: int = 3, response_timeout: int = 60) -> str: ...
+    def start(
+        self, *, retries: int = 3, response_timeout: int = 60, domain: str | None = None
+    ) -> str: ...
     def retry(self, workflow_id: str) -> None: ...
     def rerun(self, workflow_id: str, task_id: str) -> None: ...
     def restart(self, workflow_id: str) -> None: ...
@@ -56,11 +62,13 @@ class FakeConductor:
         self.attempts = InMemoryConductor(self.clock)
         self.task_type = "contract"
 
-    def start(self, *, retries: int = 3, response_timeout: int = 60) -> str:
+    def start(
+        self, *, retries: int = 3, response_timeout: int = 60, domain: str | None = None
+    ) -> str:
         settings = TaskSettings(
             self.task_type, retry_count=retries, response_timeout_seconds=response_timeout
         )
-        return self.attempts.start(settings, PAYLOAD)
+        return self.attempts.start(settings, PAYLOAD, domain=domain)
 
     def retry(self, workflow_id: str) -> None:
         self.attempts.retry(workflow_id)
@@ -103,13 +111,17 @@ class RealConductor:
                 self.terminate(workflow_id)
         self.attempts.close()
 
-    def start(self, *, retries: int = 3, response_timeout: int = 60) -> str:
+    def start(
+        self, *, retries: int = 3, response_timeout: int = 60, domain: str | None = None
+    ) -> str:
         task = workflows.taskdef(
             self.task_type, retryCount=retries, responseTimeoutSeconds=response_timeout
         )
         inputs = {"params": "${workflow.input.params}"}
         step = workflows.simple_task(self.task_type, inputs, taskdef=task)
-        request = workflows.start_request(f"{self.task_type}-workflow", [step], inputs=PAYLOAD)
+        request = workflows.start_request(
+            f"{self.task_type}-workflow", [step], domain=domain, inputs=PAYLOAD
+        )
         self._started.append(self._call("POST", "/workflow", json=request).text)
         return self._started[-1]
 

@@ -37,3 +37,8 @@ def refused(body: Any, **options: Any) -> str:
     with pytest.raises(DefinitionError) as caught:
         define(body, **options)
     return str(caught.value)
+
+
+def no_warning(text: str) -> None:
+    """Take a guardrail's warning where none is expected."""
+    pytest.fail(f"a guardrail warned: {text}")

@@ -17,6 +17,7 @@ from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.transfer.cache import ObjectCache
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import RemoteObject
 from perago.transfer.plan import SyncPlan
@@ -32,6 +33,8 @@ class LakeRepository:
     client: LakeFSClient
     repository: str
     root: Path
+    # Of the workspaces; without one, each of them reads everything from LakeFS.
+    cache: ObjectCache | None = None
 
     @property
     def objects(self) -> LakeFSObjects:
@@ -58,9 +61,9 @@ class LakeRepository:
         """The S3 client would drop the slash at the end."""
         self.client.objects_api.upload_object(self.repository, "main", key, content=b"")
 
-    def commit(self) -> str:
+    def commit(self, branch: str = "main") -> str:
         creation = lakefs_sdk.CommitCreation(message="test", allow_empty=True)
-        return str(self.client.commits_api.commit(self.repository, "main", creation).id)
+        return str(self.client.commits_api.commit(self.repository, branch, creation).id)
 
     def listing(self, ref: str = "main") -> dict[str, RemoteObject]:
         return {item.key: item for item in self.objects.list(self.repository, ref, "")}
@@ -91,7 +94,8 @@ class LakeRepository:
     @contextmanager
     def unfetched(self) -> Iterator[LocalWorkspace]:
         execution = Execution(Claim(Attempt("w", "t", 0, "r"), "c"), uuid.uuid4().hex)
-        workspaces = LocalWorkspaces(self.root / "workspaces", Engine(self.objects, threads=16))
+        engine = Engine(self.objects, 16, self.cache)
+        workspaces = LocalWorkspaces(self.root / "workspaces", engine)
         with workspaces.open(execution) as workspace:
             yield workspace
 

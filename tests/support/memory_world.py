@@ -11,7 +11,15 @@ from pydantic import BaseModel
 
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Policy, Ports, SparkPorts, StoragePorts, WorkspaceUse
+from perago.protocol.job import (
+    Check,
+    Job,
+    Policy,
+    Ports,
+    SparkPorts,
+    StoragePorts,
+    WorkspaceUse,
+)
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.protocol.ports import Delivery, Workspaces
 from perago.protocol.record import Record
@@ -47,6 +55,11 @@ class Result(BaseModel):
 
 def nothing(_: Any) -> None:
     """A guardrail that holds, or a body that changes nothing."""
+
+
+def silent(guardrail: Callable[[Any], None]) -> Check:
+    """A check that never warns."""
+    return lambda workspace, _warn: guardrail(workspace)
 
 
 def writes(**files: bytes) -> Callable[[Files], None]:
@@ -125,7 +138,7 @@ class InMemoryWorld:
             found = body(self.workspaces.files_at(data))
             return Result() if found is None else found
 
-        space = WorkspaceUse("data", read_only, pre, post)
+        space = WorkspaceUse("data", read_only, silent(pre), silent(post))
         return Job(TASK, Params, result_model, run, space, recovery, merge_timeout)
 
     def spark_job(
@@ -145,7 +158,7 @@ class InMemoryWorld:
             found = body(workspace)
             return Result() if found is None else found
 
-        space = WorkspaceUse(prefix, read_only, pre, post, "spark")
+        space = WorkspaceUse(prefix, read_only, silent(pre), silent(post), "spark")
         return Job(TASK, Params, result_model, run, space, recovery)
 
     def ports(self, workspaces: Workspaces | None = None) -> Ports:

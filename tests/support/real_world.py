@@ -71,7 +71,7 @@ def write_nothing(workspace: Path, params: Params) -> Result:
     return Result(note=params.text)
 
 
-def nothing_to_check(_: Path) -> None:
+def nothing_to_check(_: Path, _warn: Callable[[str], None]) -> None:
     """No guardrail."""
 
 

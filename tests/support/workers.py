@@ -84,6 +84,7 @@ class WorkerSite:
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": secret,
             "CONDUCTOR_SERVER_URL": self.conductor.url,
             "PERAGO_WORKSPACE_ROOT": str(self.root),
+            "PERAGO_OBJECT_CACHE": str(self.folder / "object-cache"),
             "PERAGO_METRICS_ADDRESS": "off",
             "PERAGO_LOG_LEVEL": "debug",
             **conf_variables(SMALL_JOBS),

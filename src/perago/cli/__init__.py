@@ -16,19 +16,24 @@ import typer
 from perago.cli import output
 from perago.cli.attempt import attempt_app
 from perago.cli.budget import budget
+from perago.cli.cache import cache_app
 from perago.cli.check import check
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
+from perago.cli.doctor import doctor
 from perago.cli.extract import extract
 from perago.cli.fence import fence_app
 from perago.cli.gc import gc
 from perago.cli.history import history
+from perago.cli.init import init
 from perago.cli.register import register
 from perago.cli.restore import restore
 from perago.cli.run import run
 from perago.cli.start import start
 from perago.cli.sweep import sweep
 from perago.cli.watch import watch
+from perago.cli.workflow import workflow_app
+from perago.cli.workspace import workspace_app
 from perago.errors import PeragoError
 
 EXIT_BUG = 70
@@ -47,13 +52,16 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(attempt_app, name="attempt")
+app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
 app.add_typer(dev_app, name="dev")
 app.command()(check)
+app.command()(doctor)
 app.command()(extract)
 app.command()(budget)
 app.command()(gc)
 app.command()(history)
+app.command()(init)
 app.command()(register)
 app.command()(restore)
 app.command()(run)
@@ -61,6 +69,8 @@ app.command()(start)
 app.command()(sweep)
 app.command()(watch)
 app.add_typer(fence_app, name="fence")
+app.add_typer(workflow_app, name="workflow")
+app.add_typer(workspace_app, name="workspace")
 
 
 def _show_version(wanted: bool) -> None:
@@ -94,7 +104,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.confess(error)
+        output.report_bug(error)
         sys.exit(EXIT_BUG)
     sys.exit(0)
 

@@ -46,6 +46,8 @@ def check(
     report = _Report([task.name for task in found.tasks], found.problems)
     for definition in found.tasks:
         report.warnings += taskdef_warnings(definition)
+        if definition.takes_whole_repository:
+            report.warnings.append(_whole_repository(definition))
     if connect and not found.problems:
         report.compared = _compare(found.tasks)
     if as_json:
@@ -53,6 +55,13 @@ def check(
     else:
         _show(report)
     raise typer.Exit(report.exit_code)
+
+
+def _whole_repository(definition: TaskDefinition) -> str:
+    return (
+        f"task {definition.name!r} takes the whole repository: give "
+        "workspace=WorkspaceSpec(prefix=…), or WorkspaceSpec() if it is meant"
+    )
 
 
 def _compare(definitions: list[TaskDefinition]) -> list[Comparison]:

@@ -26,7 +26,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 _STATES = {
     "installed": "the fence is installed",
-    "outdated": "an older or edited fence is there; `perago fence install` updates it",
+    "outdated": "an earlier version of the fence is installed, and workers accept it; "
+    "`perago fence install` updates it",
+    "edited": "an edited fence is there, and workers refuse it; `perago fence install` replaces it",
     "foreign": "a file at the fence's path is not Perago's; move it away, then install",
     "missing": "there is no fence; `perago fence install` adds it",
 }
@@ -42,7 +44,7 @@ def install(repository: Repository, branch: Branch = None, as_json: AsJson = Fal
     elif done.commit is None:
         output.say(f"{where}: already installed")
     else:
-        word = "updated" if done.before.state == "outdated" else "installed"
+        word = "installed" if done.before.state == "missing" else "updated"
         output.say(f"{where}: {word} by commit {done.commit}")
 
 
@@ -54,7 +56,7 @@ def status(repository: Repository, branch: Branch = None, as_json: AsJson = Fals
         output.emit_json(_status_json(found))
     else:
         _say_status(found)
-    raise typer.Exit(0 if found.state == "installed" else 1)
+    raise typer.Exit(0 if found.state.fences else 1)
 
 
 @fence_app.command()

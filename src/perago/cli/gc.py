@@ -10,7 +10,7 @@ from perago.cli import output
 from perago.errors import BackendError
 
 if TYPE_CHECKING:
-    from perago.operations.gc import Item, Removed, Unseen
+    from perago.operations.gc import Item, Removed, UnreadRepository
 
 
 def gc(
@@ -27,7 +27,7 @@ def gc(
 
     from perago.conductor.client import ConductorAttempts
     from perago.lakefs.garbage import LakeFSGarbage
-    from perago.operations.gc import Item, Unseen, collect, survey
+    from perago.operations.gc import Item, UnreadRepository, collect, survey
     from perago.settings import load_settings
     from perago.wiring.connections import conductor_connection, lakefs_connection
 
@@ -40,16 +40,16 @@ def gc(
         # The whole survey comes first: whoever cannot ask about one attempt deletes nothing.
         found = list(survey(lake, attempts, repository or [], datetime.now(UTC)))
         items = [entry for entry in found if isinstance(entry, Item)]
-        unseen = [entry for entry in found if isinstance(entry, Unseen)]
+        unread = [entry for entry in found if isinstance(entry, UnreadRepository)]
         removed = list(collect(lake, items)) if yes else []
     show = _show_json if as_json else _show
-    show(items, removed, unseen, deleting=yes)
-    if unseen or any(entry.error for entry in removed):
+    show(items, removed, unread, deleting=yes)
+    if unread or any(entry.error for entry in removed):
         raise typer.Exit(BackendError.exit_code)
 
 
 def _show(
-    items: list[Item], removed: list[Removed], unseen: list[Unseen], *, deleting: bool
+    items: list[Item], removed: list[Removed], unread: list[UnreadRepository], *, deleting: bool
 ) -> None:
     done = {entry.item: entry for entry in removed}
     for item in items:
@@ -58,8 +58,8 @@ def _show(
         output.say(f"{word}: {item.kind} {item.name} of {item.repository}: {item.verdict.reason}")
         if entry and entry.error:
             output.note(f"{entry.error.code} {entry.error}")
-    for missing in unseen:
-        output.note(f"{missing.error.code} {missing.repository}: {missing.error}")
+    for problem in unread:
+        output.note(f"{problem.error.code} {problem.repository}: {problem.error}")
     garbage = sum(item.verdict.garbage for item in items)
     if garbage and not deleting:
         output.note(f"{garbage} of {len(items)} can go; run again with --yes to delete them")
@@ -68,7 +68,7 @@ def _show(
 
 
 def _show_json(
-    items: list[Item], removed: list[Removed], unseen: list[Unseen], *, deleting: bool
+    items: list[Item], removed: list[Removed], unread: list[UnreadRepository], *, deleting: bool
 ) -> None:
     done = {entry.item: entry for entry in removed}
     output.emit_json(
@@ -76,8 +76,8 @@ def _show_json(
             "dry_run": not deleting,
             "items": [_as_json(item, done.get(item)) for item in items],
             "errors": [
-                {"repository": missing.repository, "error": str(missing.error)}
-                for missing in unseen
+                {"repository": problem.repository, "error": str(problem.error)}
+                for problem in unread
             ],
         }
     )

@@ -13,8 +13,21 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from perago.errors import ConfigurationError, PeragoError
+from perago.errors import (
+    BackendDeniedError,
+    BackendUnavailableError,
+    ConfigurationError,
+    PeragoError,
+    SetupError,
+)
 from perago.masking import escape_controls, sendable
+
+_ABOUT_THE_SET_UP = (
+    BackendDeniedError,
+    BackendUnavailableError,
+    ConfigurationError,
+    SetupError,
+)
 
 
 def json_text(value: Any) -> str:
@@ -55,10 +68,17 @@ def explain(error: PeragoError) -> None:
     """Print an error with its code and what to do about it."""
     note(f"{error.code} {type(error).__name__}: {error}")
     note(f"Try: {error.hint}")
+    if isinstance(error, _ABOUT_THE_SET_UP):
+        point_to_doctor()
 
 
-def confess(error: Exception) -> None:
-    """Print an exception that nobody expected: the traceback, then one sentence."""
+def point_to_doctor() -> None:
+    """Say where to look when the settings or a server may be the reason."""
+    note("`perago doctor` checks the settings and the servers.")
+
+
+def report_bug(error: Exception) -> None:
+    """Print an unexpected exception: the traceback, then that it is a bug."""
     note("".join(traceback.format_exception(error)).rstrip("\n"))
     note(
         f"{PeragoError.code} This is a bug in Perago ({type(error).__name__}); "

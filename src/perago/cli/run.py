@@ -49,6 +49,7 @@ def run(
     --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
     branch is still there at the end.
     """
+    from perago.errors import BackendError
     from perago.masking import hide_secret_variables
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
@@ -78,6 +79,8 @@ def run(
     output.note(f"{outcome.code or 'the task failed:'} {outcome.reason}")
     if outcome.hint:
         output.note(f"Try: {outcome.hint}")
+    if outcome.exit_code == BackendError.exit_code:
+        output.point_to_doctor()
     raise typer.Exit(outcome.exit_code)
 
 
@@ -142,6 +145,10 @@ def _check_options(
             f"task {definition.name!r} is a Spark task, which reads and writes LakeFS: "
             "give --repository R and --branch B"
         )
+    if workspace is not None and definition.workspace.inputs:
+        raise typer.BadParameter(
+            f"task {definition.name!r} has inputs from LakeFS: give --repository R and --branch B"
+        )
     if (workspace is not None) == remote:
         raise typer.BadParameter(
             f"task {definition.name!r} needs a workspace: give either --workspace DIR, "
@@ -152,7 +159,13 @@ def _check_options(
 
 
 def _show_phase(event: PhaseEvent) -> None:
-    """One line for each phase that ended."""
+    """One line for each phase that ended, for each warning, and for what the body tells."""
+    from perago.protocol.events import describe_progress
+
+    if event.action == "guardrail_warned":
+        output.note(f"{event.phase}: warning: {event.details['message']}")
+    if event.action == "task_progress":
+        output.note(describe_progress(event))
     if event.action not in {"phase_ended", "phase_failed"}:
         return
     details = " ".join(f"{name}={value}" for name, value in event.details.items())

@@ -65,6 +65,12 @@ class WorkflowMessage(Message):
     end_time: _Count | None = None
 
 
+class _ConfigMessage(Message):
+    """What Conductor tells of itself; of its settings, which may be secret, nothing is kept."""
+
+    version: _Id
+
+
 class _TokenMessage(Message):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
@@ -76,6 +82,7 @@ TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
 WORKFLOW = TypeAdapter(WorkflowMessage)
 SIZES = TypeAdapter(dict[str, int])
 TASKDEF = TypeAdapter(dict[str, Any])
+CONFIG = TypeAdapter(_ConfigMessage)
 _TOKEN = TypeAdapter(_TokenMessage)
 
 
@@ -113,6 +120,11 @@ class ConductorApi:
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
         self._http.close()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds Conductor's clock is ahead, by its last answer."""
+        return self._http.clock_difference
 
     def get(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perago.conductor.api import (
+    CONFIG,
     SIZES,
     TASK,
     TASKS,
@@ -96,6 +97,19 @@ class ConductorAttempts:
         Where "not found" is acted upon, an address that knows no task at all would be fatal.
         """
         self._queue_sizes("read the size of a queue", ["perago"])
+
+    def read_version(self) -> str:
+        """Return the server's version; not every Conductor tells it."""
+        what = "read its version"
+        config = self._api.get(what, "/admin/config", parsed(CONFIG))
+        if config is None:
+            raise BackendUnavailableError(f"Conductor did not {what}: the answer is empty")
+        return config.version
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds the server's clock is ahead, by its last answer; None if unknown."""
+        return self._api.clock_difference
 
     def _queue_sizes(self, what: str, queues: Sequence[str]) -> dict[str, int]:
         """Conductor answers with every queue that it was asked for, also one it never had."""
@@ -191,7 +205,6 @@ def _delivery(task: TaskMessage, token: str) -> Delivery:
         reference_name=task.reference_task_name,
         seq=task.seq,
         iteration=task.iteration,
-        workflow_name=task.workflow_type or "",
         retried_task_id=task.retried_task_id or None,
         scheduled_ms=task.scheduled_time,
     )

@@ -73,8 +73,10 @@ class ObjectMessage(Message):
     path: str
     path_type: Literal["object", "common_prefix"]
     size_bytes: _Size | None = None
+    checksum: str | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
+    physical_address: str | None = None
 
 
 class ChangeMessage(Message):
@@ -104,6 +106,14 @@ class UserMessage(Message):
     user: _User
 
 
+class _Version(Message):
+    version: _Id
+
+
+class ConfigMessage(Message):
+    version_config: _Version
+
+
 class _Pagination(Message):
     has_more: bool
     next_offset: str = ""
@@ -121,6 +131,7 @@ MERGE = TypeAdapter(MergeMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)
+CONFIG = TypeAdapter(ConfigMessage)
 COMMITS = TypeAdapter(Page[CommitMessage])
 REFS = TypeAdapter(Page[RefMessage])
 REPOSITORIES = TypeAdapter(Page[RepositoryMessage])
@@ -188,6 +199,11 @@ class LakeFSApi:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds LakeFS's clock is ahead, by its last answer."""
+        return self._http.clock_difference
 
     def get(
         self,

@@ -16,6 +16,7 @@ from perago.lakefs.api import (
     CHANGES,
     COMMIT,
     COMMITS,
+    CONFIG,
     MERGE,
     REF,
     REFS,
@@ -30,7 +31,7 @@ from perago.lakefs.api import (
     nothing,
     parsed,
 )
-from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState, fence_state
+from perago.lakefs.fence import ACTION_PATH, LONGEST_ACTION, FenceState, fence_state
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
@@ -57,6 +58,16 @@ class LakeFSControl:
     def check_access(self) -> None:
         """Raise ``BackendError`` if the server is unavailable or the credentials are wrong."""
         self._api.get("check the credentials", "/user", parsed(USER), retrier=retrying(0))
+
+    def read_version(self) -> str:
+        """Return the server's version, which not every user may read."""
+        config = self._api.get("read its version", "/config", parsed(CONFIG), retrier=retrying(0))
+        return config.version_config.version
+
+    @property
+    def clock_difference(self) -> float | None:
+        """How many seconds the server's clock is ahead, by its last answer; None if unknown."""
+        return self._api.clock_difference
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         commit = self._read_commit(repository, commit_id)
@@ -99,7 +110,7 @@ class LakeFSControl:
         return self._differ(what, repository, commit.first_parent, commit.id, query)
 
     def has_fence(self, repository: str, ref: str) -> bool:
-        return self.read_fence(repository, ref) is FenceState.INSTALLED
+        return self.read_fence(repository, ref).fences
 
     def read_fence(self, repository: str, ref: str) -> FenceState:
         """Read the fence's action file at ``ref``; return its state."""
@@ -109,7 +120,7 @@ class LakeFSControl:
                 f"{at_path('repositories', repository, 'refs', ref)}/objects",
                 bytes,
                 {"path": ACTION_PATH},
-                headers={"Range": f"bytes=0-{2 * len(ACTION_TEXT)}"},
+                headers={"Range": f"bytes=0-{2 * LONGEST_ACTION}"},
                 # A page would have 200, and must not pass for an edited fence.
                 status=206,
                 retrier=_retrier(),

@@ -13,9 +13,11 @@ from perago.protocol.names import ACTIONS_FOLDER
 
 ACTION_PATH = f"{ACTIONS_FOLDER}perago_fence.yaml"
 
-ACTION_TEXT = """\
+# An input is pinned to a commit with the text of its day, so texts are added and never changed.
+# Each must refuse what the others refuse.
+_TEXT = """\
 name: perago_fence
-description: refuse a merge whose commit does not sit on the head it expects
+description: {description}
 on:
   pre-merge:
 hooks:
@@ -28,6 +30,13 @@ hooks:
           error("perago fence: expected " .. expected .. ", found " .. action.commit.parents[1])
         end
 """
+_WHAT = "refuse a merge whose commit does not sit on the head it expects"
+ACTION_TEXTS = {
+    1: _TEXT.format(description=_WHAT),
+    2: _TEXT.format(description=f"{_WHAT} (version 2)"),
+}
+ACTION_TEXT = ACTION_TEXTS[max(ACTION_TEXTS)]
+LONGEST_ACTION = max(len(text) for text in ACTION_TEXTS.values())
 
 
 class FenceState(StrEnum):
@@ -35,14 +44,22 @@ class FenceState(StrEnum):
 
     INSTALLED = "installed"
     OUTDATED = "outdated"
+    EDITED = "edited"
     FOREIGN = "foreign"
     MISSING = "missing"
 
+    @property
+    def fences(self) -> bool:
+        """Whether the file is a text of ours, and so refuses a merge on a wrong head."""
+        return self in (FenceState.INSTALLED, FenceState.OUTDATED)
+
 
 def fence_state(content: bytes) -> FenceState:
-    """Compare an action file with the fence: an edited copy might let a merge pass."""
+    """Compare an action file with the fence's versions: an edited copy might let a merge pass."""
     if content == ACTION_TEXT.encode():
         return FenceState.INSTALLED
+    if any(content == text.encode() for text in ACTION_TEXTS.values()):
+        return FenceState.OUTDATED
     # Every version of the fence begins with its name.
     ours = content.startswith(b"name: perago_fence\n")
-    return FenceState.OUTDATED if ours else FenceState.FOREIGN
+    return FenceState.EDITED if ours else FenceState.FOREIGN

@@ -6,6 +6,7 @@ Through the API go listings, objects whose keys the S3 client refuses, deletes, 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,16 +39,14 @@ from perago.lakefs.errors import from_message, translated
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, retrying
-from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, RemoteObject
+from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, PIECE, RemoteObject, piece_size
 
 if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ClientConfig
 
-PIECE = 8 << 20
 _PIECES_AHEAD = 3
-# The number of parts that S3 takes for one object.
-_MAX_PARTS = 10_000
+_REFUSED = re.compile(r"[\x00-\x1f\x7f]|/\Z")
 # A piece may take this many times the read timeout.
 _PIECE_PATIENCE = 4
 
@@ -194,11 +193,15 @@ def _branch(repository: str, branch: str) -> str:
 
 
 def _as_object(item: ObjectMessage) -> RemoteObject:
+    checksum = (item.checksum or "").strip('"')
     return RemoteObject(
         key=item.path,
         size=item.size_bytes or 0,
         content_type=item.content_type or DEFAULT_CONTENT_TYPE,
         metadata=item.metadata or {},
+        checksum=checksum,
+        # Of a small object the checksum says enough, and there may be a million of them.
+        address=item.physical_address or "" if (item.size_bytes or 0) > PIECE else "",
     )
 
 
@@ -214,15 +217,7 @@ def _exactly(body: bytes, length: int) -> memoryview:
 
 def _gateway_takes(key: str) -> bool:
     """Return whether obstore can use a key: no control character, no slash at the end."""
-    return not key.endswith("/") and not any(ord(char) < 32 or ord(char) == 127 for char in key)
-
-
-def piece_size(size: int) -> int:
-    """Return the size of the parts in which an object is written: they grow with the object.
-
-    An object may have 10,000 parts, which is 78 GiB in parts of 8 MiB.
-    """
-    return PIECE * max(1, -(-size // (PIECE * _MAX_PARTS)))
+    return _REFUSED.search(key) is None
 
 
 def pieces_at_once(piece: int) -> int:
@@ -295,15 +290,15 @@ def _read_pieces(store: S3Store, path: str, size: int) -> Iterator[memoryview]:
 def _read_piece(store: S3Store, path: str, start: int | None, length: int) -> memoryview:
     """Read a range, or a whole object; a longer answer is not taken into memory."""
     options: GetOptions = {} if start is None else {"range": (start, start + length)}
-    parts, size = [], 0
-    for part in obstore.get(store, path, options=options).stream(min_chunk_size=length):
-        size += len(part)
-        if size > length:
-            raise ValueError(f"the answer has more than {length} bytes")
-        parts.append(part)
-    if size != length:
-        raise ValueError(f"the answer has {size} bytes instead of {length}")
-    return memoryview(parts[0]) if len(parts) == 1 else memoryview(b"".join(parts))
+    answer = obstore.get(store, path, options=options)
+    first, end = answer.range
+    if end - first != length:
+        raise ValueError(f"the answer has {end - first} bytes instead of {length}")
+    # In one call: each part of a stream would be handed over from obstore's threads by itself.
+    content = memoryview(answer.bytes())
+    if len(content) != length:
+        raise ValueError(f"the answer has {len(content)} bytes instead of {length}")
+    return content
 
 
 def _open_store(connection: LakeFSConnection, repository: str, piece: int) -> S3Store:

@@ -30,8 +30,8 @@ from perago.settings import Settings
 _CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
 _LEVELS = {"phase_started": logging.DEBUG, **dict.fromkeys(WARNINGS, logging.WARNING)}
 _log = structlog.get_logger(__name__)
-
-
+# The ids of the attempt that this process runs, where it runs one at a time.
+_of_process: dict[str, Any] = {}
 _DEEPEST = 8
 # Blocks of text that people want to read line by line.
 _BLOCKS = ("exception", "trace", "stack")
@@ -44,6 +44,7 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _add_ids_of_process,
             structlog.processors.add_log_level,
             ProcessorFormatter.wrap_for_formatter,
         ],
@@ -54,7 +55,7 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
     remember_secrets(settings)
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_formatter(settings, handler.stream))
-    handler.addFilter(_quieten_chatty(settings.log_level))
+    handler.addFilter(_without_requests(settings.log_level))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.captureWarnings(capture=True)
 
@@ -62,15 +63,36 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
 @contextmanager
 def attempt_logs(task: str, execution: Execution) -> Iterator[None]:
     """Within the block, every line of this thread carries the ids of the attempt."""
-    attempt = execution.attempt
-    with structlog.contextvars.bound_contextvars(
-        task=task,
-        workflow_id=attempt.workflow_instance_id,
-        task_id=attempt.task_id,
-        retry=attempt.retry_count,
-        execution_id=execution.id,
-    ):
+    with structlog.contextvars.bound_contextvars(**_ids(task, execution)):
         yield
+
+
+@contextmanager
+def process_logs(task: str, execution: Execution) -> Iterator[None]:
+    """Within the block, every line of this process carries the ids of the attempt.
+
+    For a process that runs one attempt at a time: a thread that a body starts has no context of it.
+    """
+    _of_process.update(_ids(task, execution))
+    try:
+        yield
+    finally:
+        _of_process.clear()
+
+
+def _ids(task: str, execution: Execution) -> dict[str, Any]:
+    attempt = execution.attempt
+    return {
+        "task": task,
+        "workflow_id": attempt.workflow_instance_id,
+        "task_id": attempt.task_id,
+        "retry": attempt.retry_count,
+        "execution_id": execution.id,
+    }
+
+
+def _add_ids_of_process(_: WrappedLogger, __: str, values: EventDict) -> EventDict:
+    return {**_of_process, **values}
 
 
 def log_phase(event: PhaseEvent) -> None:
@@ -106,6 +128,7 @@ def _formatter(settings: Settings, stream: TextIO) -> logging.Formatter:
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,
+            _add_ids_of_process,
             structlog.processors.add_log_level,
             _name_foreign,
         ],
@@ -159,15 +182,15 @@ def _put_first(logger: WrappedLogger, method: str, values: EventDict) -> EventDi
     return {**stamped, **first, **values}
 
 
-def _quieten_chatty(level: str) -> logging.Filter:
+def _without_requests(level: str) -> logging.Filter:
     least = logging.INFO if level == "debug" else logging.WARNING
 
-    class Quiet(logging.Filter):
+    class WithoutRequests(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
             name = record.name.partition("] ")[2] or record.name
             return record.levelno >= least or not name.startswith(_CHATTY)
 
-    return Quiet()
+    return WithoutRequests()
 
 
 class PlainValues:

@@ -81,6 +81,18 @@ class WorkerMetrics:
             "task",
             "direction",
         )
+        self._cache_objects = self._counter(
+            "object_cache_requests",
+            "Objects looked up in the object cache; result: hit or miss.",
+            "task",
+            "result",
+        )
+        self._cache_bytes = self._counter(
+            "object_cache_hit_bytes", "Bytes taken from the object cache.", "task"
+        )
+        self._cache_evictions = self._counter(
+            "object_cache_evictions", "Files evicted from the object cache.", "task"
+        )
         self._rejections = self._counter(
             "fence_rejections",
             "Attempts stopped by a fence; fence: attempt or publish.",
@@ -98,6 +110,9 @@ class WorkerMetrics:
         )
         self._withdrawals = self._counter(
             "withdrawals", "Licences of executions that were withdrawn.", "task"
+        )
+        self._warnings = self._counter(
+            "guardrail_warnings", "Guardrails that were broken and only warn.", "task"
         )
         self._poll_failures = self._counter("poll_failures", "Polls that failed.", "task")
         self._undelivered = self._counter(
@@ -137,6 +152,8 @@ class WorkerMetrics:
                 self._replacements.labels(task).inc()
             case "licence_withdrawn":
                 self._withdrawals.labels(task).inc()
+            case "guardrail_warned":
+                self._warnings.labels(task).inc()
 
     def finished(self, task: str, outcome: Outcome) -> None:
         """An attempt ended and its outcome was reported."""
@@ -243,12 +260,19 @@ class WorkerMetrics:
         details: Mapping[str, int] = event.details
         match event.phase:
             case "download":
-                self._bytes.labels(task, "download").inc(details.get("bytes", 0))
-                self._objects.labels(task, "download").inc(details.get("objects", 0))
+                hits, hit_bytes = details.get("cache_hits", 0), details.get("cache_hit_bytes", 0)
+                self._bytes.labels(task, "download").inc(details.get("bytes", 0) - hit_bytes)
+                self._objects.labels(task, "download").inc(details.get("objects", 0) - hits)
+                self._cache_objects.labels(task, "hit").inc(hits)
+                self._cache_objects.labels(task, "miss").inc(details.get("cache_misses", 0))
+                self._cache_bytes.labels(task).inc(hit_bytes)
             case "stage":
                 self._bytes.labels(task, "upload").inc(details.get("upload_bytes", 0))
                 self._objects.labels(task, "upload").inc(details.get("uploads", 0))
                 self._objects.labels(task, "delete").inc(details.get("deletes", 0))
+
+        if event.phase in {"download", "stage"}:
+            self._cache_evictions.labels(task).inc(details.get("cache_evictions", 0))
 
     def _announce(self, tasks: Iterable[str]) -> None:
         """Show zeros from the start: a counter that appears with its first event has no rate."""
@@ -259,6 +283,8 @@ class WorkerMetrics:
                 self._bytes.labels(task, direction)
             for direction in ("download", "upload", "delete"):
                 self._objects.labels(task, direction)
+            for result in ("hit", "miss"):
+                self._cache_objects.labels(task, result)
             for fence in ("attempt", "publish"):
                 self._rejections.labels(task, fence)
             for counter in (
@@ -266,9 +292,12 @@ class WorkerMetrics:
                 self._lost,
                 self._replacements,
                 self._withdrawals,
+                self._warnings,
                 self._poll_failures,
                 self._lease_losses,
                 self._undelivered,
+                self._cache_bytes,
+                self._cache_evictions,
             ):
                 counter.labels(task)
 

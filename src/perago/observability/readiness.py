@@ -32,7 +32,8 @@ class Readiness:
 
     def problems(self) -> list[str]:
         """List what keeps the worker from its work; an empty list means ready."""
-        return [*self._of_worker(), *self._of_polls(), *self._of_disk()]
+        disk = disk_problems(self._root, self._min_free_bytes)
+        return [*self._of_worker(), *self._of_polls(), *disk]
 
     def _of_worker(self) -> Iterator[str]:
         if not self._is_running():
@@ -46,21 +47,23 @@ class Readiness:
         if silence > self._longest_silence:
             yield f"Conductor has not answered a poll for {silence:.0f} s"
 
-    def _of_disk(self) -> Iterator[str]:
-        try:
-            found = os.statvfs(_nearest_folder(self._root))
-        except OSError as error:
-            yield f"the folder of workspaces cannot be read: {error.strerror}"
-            return
-        free = found.f_bavail * found.f_frsize
-        if free < self._min_free_bytes:
-            yield f"the workspaces' disk has {free} bytes left, less than PERAGO_MIN_FREE_BYTES"
-        # Some file systems, such as btrfs, count no inodes at all.
-        if found.f_files and not found.f_favail:
-            yield "the workspaces' disk can hold no more files"
+
+def disk_problems(root: Path, min_free_bytes: int) -> Iterator[str]:
+    """Yield why the disk of the workspaces cannot hold another one."""
+    try:
+        found = os.statvfs(nearest_folder(root))
+    except OSError as error:
+        yield f"the folder of workspaces cannot be read: {error.strerror}"
+        return
+    free = found.f_bavail * found.f_frsize
+    if free < min_free_bytes:
+        yield f"the workspaces' disk has {free} bytes left, less than PERAGO_MIN_FREE_BYTES"
+    # Some file systems, such as btrfs, count no inodes at all.
+    if found.f_files and not found.f_favail:
+        yield "the workspaces' disk can hold no more files"
 
 
-def _nearest_folder(path: Path) -> Path:
+def nearest_folder(path: Path) -> Path:
     """Find the folder that exists: a root that is not there yet will be made in it."""
     while not path.exists() and path != path.parent:
         path = path.parent

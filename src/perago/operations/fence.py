@@ -7,12 +7,11 @@ branch itself only ever gets one merge, so a protected branch works too.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from perago.errors import (
-    BackendError,
     BackendRefusedError,
     LostReplyError,
     PreconditionError,
@@ -21,11 +20,13 @@ from perago.errors import (
 )
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState
+from perago.operations.scratch import scratch_branch
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
 _TIMEOUT_SECONDS = 60.0
-_NOBODY = "0" * 64
+# No commit has this id, so a merge that expects it must be refused.
+_NO_COMMIT = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class FenceAdmin:
     def verify(self, repository: str, branch: str | None = None) -> Verification:
         """Try a merge with a wrong head, one with the right head, one that states no head."""
         found = Verification(self.status(repository, branch))
-        if found.status.state is not FenceState.INSTALLED:
+        if not found.status.state.fences:
             return found
         head = found.status.head
         with (
@@ -110,7 +111,7 @@ class FenceAdmin:
             self._short_lived(repository, "other", head) as other,
         ):
             staged = self._stage_probe(probe)
-            found.refuses_wrong_head = self._is_refused(staged, target, {EXPECTED_HEAD: _NOBODY})
+            found.refuses_wrong_head = self._is_refused(staged, target, {EXPECTED_HEAD: _NO_COMMIT})
             found.hooks_ran = self._lake.has_action_runs(repository, target.branch)
             if found.refuses_wrong_head:
                 right = {EXPECTED_HEAD: head}
@@ -166,16 +167,8 @@ class FenceAdmin:
             return True
         return False
 
-    @contextmanager
-    def _short_lived(self, repository: str, purpose: str, source: str) -> Iterator[StagingBranch]:
+    def _short_lived(
+        self, repository: str, purpose: str, source: str
+    ) -> AbstractContextManager[StagingBranch]:
         name = f"perago-fence-{purpose}-{uuid.uuid4().hex}"
-        staging = StagingBranch(repository, name)
-        try:
-            self._lake.create_branch(staging, source)
-            yield staging
-        finally:
-            try:
-                self._lake.delete_branch(staging)
-            except BackendError as error:
-                # Never hides what happened before: an error on its way out stays the error.
-                self._report_leftover(name, str(error))
+        return scratch_branch(self._lake, repository, name, source, self._report_leftover)

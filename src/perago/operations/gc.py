@@ -36,7 +36,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class UnreadRepository:
     """A repository that could not be looked into."""
 
     repository: str
@@ -57,7 +57,7 @@ def survey(
     attempts: ConductorAttempts,
     repositories: Sequence[str],
     now: datetime,
-) -> Iterator[Item | Unseen]:
+) -> Iterator[Item | UnreadRepository]:
     """Judge everything that executions left; nothing is changed.
 
     Raises when Conductor cannot be asked: without it nothing can be said to be over.
@@ -67,7 +67,7 @@ def survey(
         try:
             branches, tags = list(lake.branches(repository)), list(lake.tags(repository))
         except (BackendDeniedError, BackendRefusedError) as error:
-            yield Unseen(repository, error)
+            yield UnreadRepository(repository, error)
             continue
         for branch in branches:
             staging = recognise(branch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any
 from perago.errors import (
     BackendError,
     BackendUnavailableError,
+    InputError,
     PostGuardrailViolation,
     PreGuardrailViolation,
 )
@@ -35,14 +36,19 @@ from perago.settings import Settings
 from perago.spark.client import SparkClient
 from perago.spark.runtime import SparkRuntime, open_runtime
 from perago.spark.settings import SparkOptions
+from perago.tasks.context import attempt_context
 from perago.tasks.definition import TaskDefinition
+from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import Projection
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
-from perago.wiring.jobs import build_job
+from perago.wiring.jobs import build_context, build_job
 from perago.wiring.ports import SparkAccess, build_policy, open_ports
 from perago.wiring.spark import choose_spark
+
+# What Hadoop writes beside each file of a local folder.
+_CHECKSUM = ".*.crc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,6 @@ def new_execution(definition: TaskDefinition) -> Execution:
         task_id=task_id,
         retry_count=0,
         reference_name=definition.name,
-        workflow_name="local",
         scheduled_ms=int(now.timestamp() * 1000),
     )
     return Execution(Claim(attempt, f"local-{unique}"), unique)
@@ -89,7 +94,10 @@ def run_alone(
     """Run a task that has no workspace."""
     execution = new_execution(definition)
     attempts = AlwaysCurrent(execution.claim)
-    with open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports:
+    with (
+        open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports,
+        attempt_context(build_context(definition.name, execution, events)),
+    ):
         return run_attempt(build_job(definition), execution, {"params": params}, ports)
 
 
@@ -99,38 +107,103 @@ def run_in_folder(
     folder: Path,
     settings: Settings,
     events: EventSink,
+    inputs: Mapping[str, Path] | None = None,
 ) -> Outcome:
-    """Run a task on a folder in place; what the body does there stays."""
-    job = build_job(definition)
-    attempts = AlwaysCurrent(new_execution(definition).claim)
-    with open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports:
+    """Run a task on a folder in place; what the body does there and in its inputs stays."""
+    folder = folder.absolute()
+    views = _Views(folder, folder, folder, folder, [inputs] if inputs else [])
+    return _run_here(definition, params, views, settings, events)
+
+
+def run_on_spark(
+    definition: TaskDefinition,
+    params: dict[str, Any],
+    session: Any,
+    before: Path,
+    after: Path,
+    settings: Settings,
+    events: EventSink,
+    inputs: Mapping[str, Path] | None = None,
+) -> Outcome:
+    """Run a Spark task on two folders: it reads ``before`` and writes ``after``, a copy of it.
+
+    The session must see both, so its Spark must run on this machine. What Hadoop keeps beside the
+    files of a local folder (``.NAME.crc``) is no part of the result and is removed.
+    """
+    spec = definition.workspace
+    writes = after.as_uri() if spec is not None and not spec.read_only else None
+    sources = {name: folder.as_uri() for name, folder in (inputs or {}).items()}
+
+    def view(folder: Path, output: str | None = None) -> SparkWorkspace:
+        return SparkWorkspace(
+            session, folder.as_uri(), output, list_paths=lambda: _paths(folder), sources=sources
+        )
+
+    views = _Views(view(before), view(before, writes), view(after), folder=after)
+    outcome = _run_here(definition, params, views, settings, events)
+    for checksum in after.rglob(_CHECKSUM):
+        checksum.unlink()
+    return outcome
+
+
+def _paths(folder: Path) -> list[str]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(str(it.relative_to(folder)) for it in found if not it.match(_CHECKSUM))
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """The workspace as the guardrails before, the body and the guardrails after get it."""
+
+    before: Any
+    body: Any
+    after: Any
+    # What would be published.
+    folder: Path
+    # What the body takes after its params: the folders of its inputs.
+    more: Sequence[Any] = ()
+
+
+def _run_here(
+    definition: TaskDefinition,
+    params: dict[str, Any],
+    views: _Views,
+    settings: Settings,
+    events: EventSink,
+) -> Outcome:
+    job, execution = build_job(definition), new_execution(definition)
+    attempts = AlwaysCurrent(execution.claim)
+    with (
+        open_ports(settings, attempts=attempts, events=events, with_lakefs=False) as ports,
+        attempt_context(build_context(definition.name, execution, events)),
+    ):
         try:
             assert job.workspace is not None  # noqa: S101  narrows the type; the caller looked
-            return Completed(_run_in_folder(job, job.workspace, params, folder.absolute(), ports))
+            return Completed(_run_steps(job, job.workspace, params, views, ports))
         except Exception as error:  # noqa: BLE001  as in run_attempt: a failure is an outcome
             return failure_of(error)
 
 
-def _run_in_folder(
-    job: Job, spec: WorkspaceUse, params: dict[str, Any], folder: Path, ports: Ports
+def _run_steps(
+    job: Job, spec: WorkspaceUse, params: dict[str, Any], views: _Views, ports: Ports
 ) -> dict[str, Any]:
     """The steps of the life cycle that need no server."""
     phases = Phases(ports.events, ports.clock)
     with phases("validate"):
         checked = validate_params(job, params)
     with phases("pre_guardrails"):
-        check_guardrails(spec.check_pre, folder, PreGuardrailViolation)
+        check_guardrails(spec.check_pre, views.before, PreGuardrailViolation, phases)
     with phases("body"):
-        value = call_body(lambda: job.body(folder, checked))
+        value = call_body(lambda: job.body(views.body, checked, *views.more))
     with phases("check_result"):
-        executed = check_result(job, value)
-        payload = {"workspace": str(folder), "result": executed.result_payload}
+        executed = check_result(job, value, phases)
+        payload = {"workspace": str(views.folder), "result": executed.result_payload}
         output = checked_output(ports, payload)
     with phases("post_guardrails"):
-        check_guardrails(spec.check_post, folder, PostGuardrailViolation)
+        check_guardrails(spec.check_post, views.after, PostGuardrailViolation, phases)
     if not spec.read_only:
         with phases("check_files"):
-            _refuse_unpublishable(folder, spec.prefix)
+            _refuse_unpublishable(views.folder, spec.prefix)
     return output
 
 
@@ -142,6 +215,11 @@ def _refuse_unpublishable(folder: Path, prefix: str) -> None:
         prefix=prefix,
         is_changed=lambda _: True,
     )
+
+
+def _at_head(lake: Lake, repository: str, branch: str) -> dict[str, str]:
+    ref = lake.get_head(repository, branch).id
+    return {"repository": repository, "branch": branch, "ref_type": "commit", "ref": ref}
 
 
 def _started(runtime: SparkRuntime) -> str:
@@ -173,6 +251,7 @@ class Transaction:
         execution = new_execution(self.definition)
         attempts = AlwaysCurrent(execution.claim)
         with (
+            attempt_context(build_context(self.definition.name, execution, events)),
             self._spark(execution) as spark,
             open_ports(
                 self.settings,
@@ -184,19 +263,27 @@ class Transaction:
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
             lake = ports.storage.lake
-            head = lake.get_head(self.repository, self.branch)
-            workspace = {
-                "repository": self.repository,
-                "branch": self.branch,
-                "ref_type": "commit",
-                "ref": head.id,
-            }
-            payload = {"workspace": workspace, "params": params}
+            payload = {"workspace": _at_head(lake, self.repository, self.branch), "params": params}
+            if inputs := self._inputs(lake):
+                payload["inputs"] = inputs
             try:
                 return run_attempt(build_job(self.definition), execution, payload, ports)
             except BaseException:
                 self._clean_up(execution, lake, complain)
                 raise
+
+    def _inputs(self, lake: Lake) -> dict[str, Any]:
+        """The inputs of the task, each where its branch is now."""
+        spec = self.definition.workspace
+        found: dict[str, Any] = {}
+        for name, given in (spec.inputs if spec else {}).items():
+            if given.repository is None:
+                raise InputError(
+                    f"a local run cannot know the repository of the input {name!r}",
+                    hint=f"Name it: inputs={{{name!r}: InputSpec(repository=…)}}.",
+                )
+            found[name] = _at_head(lake, given.repository, given.branch)
+        return found
 
     @contextmanager
     def _spark(self, execution: Execution) -> Iterator[SparkAccess]:

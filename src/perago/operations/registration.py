@@ -28,6 +28,17 @@ class Comparison:
         """Whether workflows may fail with what is registered."""
         return self.differences is None or breaks_contract(self.differences)
 
+    @property
+    def paths(self) -> str:
+        """Which parts differ."""
+        return ", ".join(difference.path for difference in self.differences or ())
+
+    def describe_error(self) -> str:
+        """Say why workflows may fail, for a comparison that :attr:`is_error`."""
+        if self.differences is None:
+            return f"task {self.task!r} is not registered in Conductor"
+        return f"task {self.task!r} is registered with another contract: {self.paths}"
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from perago.errors import (
-    BackendError,
     BackendRefusedError,
     ConflictError,
     LostReplyError,
@@ -35,6 +33,7 @@ from perago.operations.history import (
     read_lost,
     took_place,
 )
+from perago.operations.scratch import scratch_branch
 from perago.protocol.garbage import read_tag
 from perago.protocol.ports import Change
 from perago.protocol.record import EXPECTED_HEAD, RESTORED_TAG, read_record
@@ -118,7 +117,9 @@ class Restorer:
             )
         instead = after[-1] if after and took_place(after[-1], lost) else None
         self._refuse(repository, branch, lost)
-        with self._short_lived(repository, log[0].id) as staging:
+        name = f"perago-restore-{uuid.uuid4().hex}"
+        head = log[0].id
+        with scratch_branch(self._lake, repository, name, head, self._report_leftover) as staging:
             self._build(staging, lost, instead)
             made = self._lake.get_head(repository, staging.branch).id
             counts, listed = self._compare(repository, log[0].id, made)
@@ -246,19 +247,6 @@ class Restorer:
             hint=f"Look again with `perago history {staged.repository} {branch}`; what was "
             "restored is not restored twice.",
         ) from unanswered
-
-    @contextmanager
-    def _short_lived(self, repository: str, source: str) -> Iterator[StagingBranch]:
-        staging = StagingBranch(repository, f"perago-restore-{uuid.uuid4().hex}")
-        try:
-            self._lake.create_branch(staging, source)
-            yield staging
-        finally:
-            try:
-                self._lake.delete_branch(staging)
-            except BackendError as error:
-                # Never hides what happened before: an error on its way out stays the error.
-                self._report_leftover(staging.branch, str(error))
 
 
 def _after(log: Sequence[Commit], lost: LostCommit, branch: str) -> Sequence[Commit]:

@@ -6,6 +6,7 @@ params, the chain of retries and the claim. Anything less is no adoption, and th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +15,7 @@ from perago.errors import NotFoundError
 from perago.protocol.identity import Attempt
 from perago.protocol.ports import Attempts, AttemptSnapshot, Lake
 from perago.protocol.record import Record, hash_params, read_record
-from perago.protocol.workspace import Commit, WorkspaceInput
+from perago.protocol.workspace import Commit, NamedInput, WorkspaceInput, write_inputs
 
 _LONGEST_CHAIN = 100
 
@@ -26,6 +27,7 @@ def find_adoptable(
     attempt: Attempt,
     workspace: WorkspaceInput,
     params: dict[str, Any],
+    inputs: Mapping[str, NamedInput],
     result_model: type[BaseModel],
 ) -> tuple[Commit, BaseModel] | None:
     """The published commit and result of a dead predecessor, if they fit in every respect."""
@@ -39,6 +41,7 @@ def find_adoptable(
         record.logical == attempt.logical
         and record.ref == workspace.ref
         and record.params_hash == hash_params(params)
+        and record.inputs == write_inputs(inputs)
     )
     if not fits or not _published_by_predecessor(record, attempts, attempt):
         return None

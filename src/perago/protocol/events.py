@@ -20,9 +20,22 @@ class PhaseEvent:
     details: dict[str, Any] = field(default_factory=dict)
 
 
+def describe_progress(event: PhaseEvent) -> str:
+    """What a body told with ``progress(done, total)``, for people."""
+    done, total = event.details.get("done"), event.details.get("total")
+    return f"progress: {done}" if total is None else f"progress: {done} of {total}"
+
+
 # What an operator should see: logged as warnings, and kept in the task log.
 WARNINGS = frozenset(
-    {"publication_replaced", "licence_withdrawn", "reply_lost", "staging_cleanup_failed"}
+    {
+        "guardrail_warned",
+        "publication_replaced",
+        "licence_withdrawn",
+        "reply_lost",
+        "result_masked",
+        "staging_cleanup_failed",
+    }
 )
 
 EventSink = Callable[[PhaseEvent], None]

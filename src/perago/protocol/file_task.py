@@ -6,12 +6,15 @@ Each step takes what the step before produced: ``Pinned`` → ``Executed`` → `
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from perago.errors import PostGuardrailViolation, PreGuardrailViolation
 from perago.protocol.ports import AttemptDirectory
 from perago.protocol.publish import Published
-from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
+from perago.protocol.record import Record
+from perago.protocol.steps import Pinned, Steps, call_body, check_guardrails, check_result
 
 
 def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
@@ -23,24 +26,43 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         return adopted
     with steps.storage.workspaces.open(steps.execution) as directory:
         with phases("download") as details:
-            details.update(directory.fetch(pinned.workspace, spec.prefix))
+            inputs = _download(directory, pinned, spec.prefix, details)
         with phases("pre_guardrails"):
-            check_guardrails(spec.check_pre, directory.data, PreGuardrailViolation)
+            warnings = check_guardrails(
+                spec.check_pre, directory.data, PreGuardrailViolation, phases
+            )
         with phases("body"):
-            value = call_body(lambda: job.body(directory.data, pinned.params))
+            arguments = (directory.data, pinned.params, *([inputs] if inputs else []))
+            value = call_body(lambda: job.body(*arguments))
         with phases("check_result"):
-            executed = check_result(job, value)
+            executed = check_result(job, value, phases)
             output = steps.output(pinned, executed, pinned.workspace.ref)
         with phases("post_guardrails"):
-            check_guardrails(spec.check_post, directory.data, PostGuardrailViolation)
+            warnings += check_guardrails(
+                spec.check_post, directory.data, PostGuardrailViolation, phases
+            )
         if spec.read_only:
             return output
-        published = _publish(steps, pinned, executed, directory)
+        record = steps.record(pinned, executed, warnings)
+        published = _publish(steps, pinned, record, directory)
     return steps.output(pinned, executed, published.ref)
 
 
+def _download(
+    directory: AttemptDirectory, pinned: Pinned, prefix: str, details: dict[str, Any]
+) -> dict[str, Path]:
+    """Fetch the workspace and the inputs; the folders of the inputs, by name."""
+    counts = Counter(directory.fetch(pinned.workspace, prefix))
+    folders: dict[str, Path] = {}
+    for name, given in pinned.inputs.items():
+        folders[name], moved = directory.fetch_input(name, given)
+        counts.update(moved)
+    details.update(counts)
+    return folders
+
+
 def _publish(
-    steps: Steps, pinned: Pinned, executed: Executed, directory: AttemptDirectory
+    steps: Steps, pinned: Pinned, record: Record, directory: AttemptDirectory
 ) -> Published:
     """The writable path: fence, stage, fence, publish."""
     phases = steps.phases
@@ -49,14 +71,13 @@ def _publish(
     with phases("diff") as details:
         changes = directory.changes()
         details.update(changes.summary())
-    record = steps.record(pinned, executed)
     with steps.licence(pinned) as licence:
         if not changes:
             return steps.publish(pinned, licence, None, record, lease)
         with phases("stage") as details:
             details.update(changes.summary())
             licence.create()
-            directory.stage(changes, licence.branch)
+            details.update(directory.stage(changes, licence.branch))
             staged = steps.commit(licence.branch, record)
         with phases("second_fence"):
             lease = steps.fence.check()

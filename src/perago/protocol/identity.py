@@ -52,7 +52,6 @@ class Attempt:
     reference_name: str
     seq: int = 0
     iteration: int = 0
-    workflow_name: str = ""
     retried_task_id: str | None = None
     # Conductor's clock when this attempt was scheduled: orders attempts of a logical task even
     # across reruns and restarts, where the retry count starts anew.

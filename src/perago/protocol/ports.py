@@ -8,7 +8,7 @@ or a relocation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from perago.protocol.identity import Claim, Execution
 from perago.protocol.workspace import (
     BranchHead,
     Commit,
+    NamedInput,
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
@@ -137,12 +138,16 @@ class AttemptDirectory(Protocol):
         """Download the projection at the input ref; counts of what came."""
         ...
 
+    def fetch_input(self, name: str, given: NamedInput) -> tuple[Path, dict[str, int]]:
+        """Download a read-only input beside the data folder; its folder, and counts."""
+        ...
+
     def changes(self) -> Changes:
         """Compare the data folder with what was fetched."""
         ...
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
-        """Delete and upload on the staging branch."""
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
+        """Delete and upload on the staging branch; counts beside those of the changes."""
         ...
 
 
@@ -203,7 +208,11 @@ class SparkExecutions(Protocol):
     """Opens executions on Spark; leaving the context ends the operations and never raises."""
 
     def open(
-        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+        self,
+        execution: Execution,
+        workspace: WorkspaceInput,
+        prefix: str,
+        inputs: Mapping[str, NamedInput],
     ) -> AbstractContextManager[SparkExecution]: ...
     def end(self, execution_id: str) -> None:
         """End the session of another execution and what runs in it; never raises."""

@@ -13,14 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
+from perago.masking import mask_data
 from perago.protocol.identity import Attempt, Execution, LogicalTask
 from perago.protocol.workspace import Commit
+from perago.text import shorten_line
 
 # Records without a version are of version 1 and have no second part.
 RECORD_VERSION = 2
@@ -33,6 +36,8 @@ _PREFIX = "perago."
 # Commit metadata is in every listing of commits. LakeFS has no limit of its own for it, the stores
 # below it have: an item of DynamoDB takes 400 KB, key and value together.
 _MAX_PARAMS_BYTES = 4096
+_MOST_WARNINGS = 10
+_LONGEST_WARNING = 300
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -61,10 +66,19 @@ class Record:
     perago_version: str | None = None
     pre_guardrails: int | None = None
     post_guardrails: int | None = None
+    # The warnings of guardrails, as a JSON list of bounded texts.
+    warnings: str | None = None
+    # At which commits the read-only inputs were, as JSON.
+    inputs: str | None = None
 
     @classmethod
     def of(
-        cls, execution: Execution, *, ref: str, params: dict[str, Any], result: str | None = None
+        cls,
+        execution: Execution,
+        *,
+        ref: str,
+        params: dict[str, Any],
+        result: str | None = None,
     ) -> Record:
         attempt = execution.attempt
         return cls(
@@ -81,6 +95,10 @@ class Record:
             result=result,
             record_version=RECORD_VERSION,
         )
+
+    def with_warnings(self, warnings: Sequence[str]) -> Record:
+        """This record with other warnings."""
+        return replace(self, warnings=write_warnings(warnings))
 
     @property
     def logical(self) -> LogicalTask:
@@ -137,9 +155,21 @@ def read_record(commit: Commit) -> Record | None:
             perago_version=raw.get("perago_version"),
             pre_guardrails=_read_count(raw.get("pre_guardrails")),
             post_guardrails=_read_count(raw.get("post_guardrails")),
+            warnings=raw.get("warnings"),
+            inputs=raw.get("inputs"),
         )
     except (KeyError, ValueError):
         return None
+
+
+def write_warnings(warnings: Sequence[str]) -> str | None:
+    """Write the first warnings as JSON; metadata is part of every listing of commits."""
+    if not warnings:
+        return None
+    shown = [shorten_line(text, _LONGEST_WARNING) for text in warnings[:_MOST_WARNINGS]]
+    if len(warnings) > _MOST_WARNINGS:
+        shown.append(f"… and {len(warnings) - _MOST_WARNINGS} more")
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _read_number(text: str) -> int:
@@ -159,12 +189,13 @@ def hash_params(params: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def recordable(value: BaseModel, *, max_bytes: int) -> tuple[str | None, str | None]:
-    """A result or params as text to record, or None and why they cannot be recorded."""
-    if _has_secret_fields(type(value)):
+def recordable(
+    model: type[BaseModel], data: Any, *, max_bytes: int
+) -> tuple[str | None, str | None]:
+    """A result or params, as JSON data, as text to record; or None and why they cannot be."""
+    if _has_secret_fields(model):
         return None, "the model has secret fields"
-    dumped = value.model_dump(mode="json", by_alias=True)
-    text = json.dumps(dumped, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     if len(text.encode()) > max_bytes:
         return None, f"it is larger than {max_bytes} bytes"
     return text, None
@@ -177,7 +208,8 @@ def recorded_params(params: BaseModel) -> str | None:
     when it is written; that must not end the attempt.
     """
     try:
-        return recordable(params, max_bytes=_MAX_PARAMS_BYTES)[0]
+        data = mask_data(params.model_dump(mode="json", by_alias=True))
+        return recordable(type(params), data, max_bytes=_MAX_PARAMS_BYTES)[0]
     except Exception:  # noqa: BLE001  whatever an author's serializer raises
         return None
 

@@ -40,5 +40,5 @@ def _run_without_workspace(
     with phases("body"):
         value = call_body(lambda: job.body(params))
     with phases("check_result"):
-        executed = check_result(job, value)
+        executed = check_result(job, value, phases)
         return checked_output(ports, {"result": executed.result_payload})

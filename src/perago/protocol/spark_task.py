@@ -42,14 +42,16 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     ports = _spark_ports(steps)
     with ExitStack() as closing:
         with phases("session"):
-            opening = ports.executions.open(steps.execution, pinned.workspace, spec.prefix)
+            opening = ports.executions.open(
+                steps.execution, pinned.workspace, spec.prefix, pinned.inputs
+            )
             spark = closing.enter_context(opening)
         with phases("pre_guardrails"):
             view = spark.workspace(pinned.workspace.ref)
-            check_guardrails(spec.check_pre, view, PreGuardrailViolation)
+            warnings = check_guardrails(spec.check_pre, view, PreGuardrailViolation, phases)
         if spec.read_only:
-            return _ReadOnly(steps, ports, spark, pinned).run()
-        return _Writable(steps, ports, spark, pinned).run()
+            return _ReadOnly(steps, ports, spark, pinned, warnings).run()
+        return _Writable(steps, ports, spark, pinned, warnings).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class _Run:
     ports: SparkPorts
     spark: SparkExecution
     pinned: Pinned
+    # Of the guardrails so far.
+    warnings: list[str]
 
     def _execute(self, workspace: Any) -> Executed:
         """Run the body; fail if it left an operation running or a write failed.
@@ -78,7 +82,7 @@ class _Run:
                 )
             self._require_written()
         with phases("check_result"):
-            executed = check_result(steps.job, value)
+            executed = check_result(steps.job, value, phases)
             steps.output(self.pinned, executed, self.pinned.workspace.ref)
         return executed
 
@@ -101,9 +105,12 @@ class _Run:
             raise
 
     def _check_post(self, ref: str) -> None:
-        with self.steps.phases("post_guardrails"):
+        steps = self.steps
+        with steps.phases("post_guardrails"):
             view = self.spark.workspace(ref)
-            check_guardrails(self.steps.spec.check_post, view, PostGuardrailViolation)
+            self.warnings.extend(
+                check_guardrails(steps.spec.check_post, view, PostGuardrailViolation, steps.phases)
+            )
 
 
 class _ReadOnly(_Run):
@@ -138,7 +145,7 @@ class _Writable(_Run):
             executed = self._execute(self.spark.workspace(ref, staging))
             with phases("diff") as details:
                 changed = self._tidy(staging, details)
-            record = steps.record(pinned, executed)
+            record = steps.record(pinned, executed, self.warnings)
             staged: StagedWorkspace | None = None
             if changed:
                 with phases("commit"):
@@ -146,6 +153,8 @@ class _Writable(_Run):
                 with phases("check_commit"):
                     self._check_commit(staged)
             self._check_post(staged.commit if staged else ref)
+            # The staged commit was made before these guardrails ran.
+            record = record.with_warnings(self.warnings)
             with phases("second_fence"):
                 lease = steps.fence.check()
             published = steps.publish(pinned, licence, staged, record, lease)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +24,7 @@ from perago.errors import (
     ResultError,
     UnknownOutcomeError,
 )
+from perago.masking import mask_data
 from perago.protocol.adoption import find_adoptable
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
@@ -34,20 +34,28 @@ from perago.protocol.fences import (
     build_workspace_publication_plan,
 )
 from perago.protocol.identity import Execution
-from perago.protocol.job import Job, Ports, StoragePorts, WorkspaceUse
-from perago.protocol.json_value import encode_json
+from perago.protocol.job import Check, Job, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.json_value import encode_json, is_too_deep
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.publish import Published, Publisher
-from perago.protocol.record import Record, read_record, recordable, recorded_params
+from perago.protocol.record import (
+    Record,
+    read_record,
+    recordable,
+    recorded_params,
+    write_warnings,
+)
 from perago.protocol.workspace import (
+    NamedInput,
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
     assert_allowed,
     describe_validation,
     parse_input,
+    write_inputs,
 )
 
 # pydantic repeats a value that it could not serialize, which may be private.
@@ -62,6 +70,7 @@ class Pinned:
     params: BaseModel
     raw_params: dict[str, Any]
     recorded_params: str | None
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +110,18 @@ class Steps:
 
     def pin(self, payload: dict[str, Any]) -> Pinned:
         """Check the input, and that what it names is there."""
-        given = parse_input(payload, with_workspace=True)
+        given = parse_input(payload, with_workspace=True, inputs=self.spec.inputs.keys())
         assert given.workspace is not None  # noqa: S101  narrows the type; parse_input checked
         space, lake = given.workspace, self.storage.lake
-        assert_allowed(space, self.ports.policy.allowed_workspaces)
+        for where, place in given.places():
+            assert_allowed(place, self.ports.policy.allowed_workspaces, where)
+        inputs = {
+            name: self.spec.inputs[name].at(place, f"inputs.{name}")
+            for name, place in given.inputs.items()
+        }
         params = validate_params(self.job, given.params)
-        try:
-            lake.get_commit(space.repository, space.ref)
-        except NotFoundError as error:
-            raise InputError(
-                f"workspace: no commit {space.ref} in repository {space.repository!r}"
-            ) from error
+        for where, place in given.places():
+            self._assert_exists(place, where)
         if not self.spec.read_only:
             self._look_at_target(space)
         hard = self.ports.policy.publish_fence == "hard" and not self.spec.read_only
@@ -121,7 +131,15 @@ class Steps:
                 hint=f"Run `perago fence install {space.repository}`, then start a new "
                 "workflow from the branch's HEAD.",
             )
-        return Pinned(space, params, given.params, recorded_params(params))
+        return Pinned(space, params, given.params, recorded_params(params), inputs)
+
+    def _assert_exists(self, space: WorkspaceInput, where: str) -> None:
+        try:
+            self.storage.lake.get_commit(space.repository, space.ref)
+        except NotFoundError as error:
+            raise InputError(
+                f"{where}: no commit {space.ref} in repository {space.repository!r}"
+            ) from error
 
     def _look_at_target(self, space: WorkspaceInput) -> None:
         """Fail before any work is done where the publish fence could not let it pass.
@@ -151,6 +169,7 @@ class Steps:
                 attempt=self.execution.attempt,
                 workspace=pinned.workspace,
                 params=pinned.raw_params,
+                inputs=pinned.inputs,
                 result_model=self.job.result_model,
             )
             details["adopted"] = found is not None
@@ -165,14 +184,17 @@ class Steps:
             if self.storage.lake.get_head(space.repository, space.branch).id != head.id:
                 raise PublishFenceError(f"{space.branch!r} moved away from {head.id}")
             details["commit"] = head.id
-            return self.output(pinned, check_result(self.job, result), head.id)
+            executed = check_result(self.job, result, self.phases)
+            return self.output(pinned, executed, head.id)
 
-    def record(self, pinned: Pinned, executed: Executed) -> Record:
+    def record(self, pinned: Pinned, executed: Executed, warnings: Sequence[str]) -> Record:
         """What the commits of this execution will say about it."""
         recorded = None
         if self.job.recovery == "adopt":
             limit = self.ports.policy.max_recorded_result_bytes
-            recorded, why_not = recordable(executed.result, max_bytes=limit)
+            recorded, why_not = recordable(
+                executed.result_model, executed.result_payload, max_bytes=limit
+            )
             if why_not:
                 self.phases.report("result_not_recorded", reason=why_not)
         space, spec, job = pinned.workspace, self.spec, self.job
@@ -186,6 +208,8 @@ class Steps:
             perago_version=job.perago_version,
             pre_guardrails=spec.pre_guardrails,
             post_guardrails=spec.post_guardrails,
+            warnings=write_warnings(warnings),
+            inputs=write_inputs(pinned.inputs),
         )
 
     @contextmanager
@@ -276,17 +300,16 @@ class Steps:
 class Executed:
     """The body returned a result that fits its model and Conductor."""
 
-    result: BaseModel
+    result_model: type[BaseModel]
+    # What Conductor gets and a commit records: the same data, without the worker's secrets.
     result_payload: Any
 
 
 def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
     try:
-        found: BaseModel = call_body(
-            lambda: job.params_model.model_validate(params), "params model"
-        )
+        found: BaseModel = call_body(lambda: job.parse_params(params), "params model")
     except ValidationError as error:
-        raise InputError(f"params: {describe_validation(error)}") from None
+        raise InputError(f"params: {describe_validation(error, job.param_keys)}") from None
     return found
 
 
@@ -305,17 +328,27 @@ def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
 
 
 def check_guardrails(
-    check: Callable[[Path], None], data: Path, violation: type[GuardrailViolation]
-) -> None:
-    """Only a violation is a guardrail failure; anything else a guardrail raises is a failure."""
+    check: Check, data: Any, violation: type[GuardrailViolation], phases: Phases
+) -> list[str]:
+    """Run guardrails, report each warning, and return the warnings.
+
+    Only a violation is a guardrail failure; anything else a guardrail raises is a failure.
+    """
+    warnings: list[str] = []
+
+    def warn(text: str) -> None:
+        warnings.append(describe(text))
+        phases.report("guardrail_warned", message=warnings[-1])
+
     try:
-        call_body(lambda: check(data), "guardrail")
+        call_body(lambda: check(data, warn), "guardrail")
     except GuardrailViolation as error:
         raise violation(describe(error)) from error
+    return warnings
 
 
-def check_result(job: Job, value: Any) -> Executed:
-    """Check the result against its model and write it as JSON data."""
+def check_result(job: Job, value: Any, phases: Phases) -> Executed:
+    """Check the result against its model and write it as JSON data without secrets."""
     try:
         executed: Executed = call_body(lambda: _dump_result(job, value), "result model")
     except ValidationError as error:
@@ -324,12 +357,17 @@ def check_result(job: Job, value: Any) -> Executed:
         # Without the cause, whose text has the value.
         said = _INPUT_VALUE.sub("", describe(error))
         raise ResultError(f"the result cannot be written as JSON: {said}") from None
-    return executed
+    if is_too_deep(executed.result_payload):
+        return executed  # which the check of the output refuses
+    masked = mask_data(executed.result_payload)
+    if masked != executed.result_payload:
+        phases.report("result_masked", message="a secret of this worker in the result is masked")
+    return replace(executed, result_payload=masked)
 
 
 def _dump_result(job: Job, value: Any) -> Executed:
     result = job.result_model.model_validate(value)
-    return Executed(result, result.model_dump(mode="json", by_alias=True, warnings="error"))
+    return Executed(type(result), result.model_dump(mode="json", by_alias=True, warnings="error"))
 
 
 def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:

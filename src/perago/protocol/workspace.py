@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -63,51 +64,108 @@ class TaskInput:
 
     workspace: WorkspaceInput | None
     params: dict[str, Any]
+    inputs: Mapping[str, WorkspaceInput] = field(default_factory=dict)
+
+    def places(self) -> Iterator[tuple[str, WorkspaceInput]]:
+        """Every workspace of the input, with where in the input it is."""
+        if self.workspace is not None:
+            yield "workspace", self.workspace
+        yield from ((f"inputs.{name}", it) for name, it in self.inputs.items())
 
 
-def parse_input(payload: dict[str, Any], *, with_workspace: bool) -> TaskInput:
-    """Check the top level of a Conductor input and its workspace."""
+@dataclass(frozen=True, slots=True)
+class NamedInput:
+    """A read-only workspace beside the one of the task, and the folder of it that the task gets."""
+
+    workspace: WorkspaceInput
+    prefix: str
+
+
+def write_inputs(inputs: Mapping[str, NamedInput]) -> str | None:
+    """Write as JSON, for the record, at which commits the inputs were; None without inputs."""
+    if not inputs:
+        return None
+    places = {
+        name: {"repository": it.repository, "branch": it.branch, "ref": it.ref}
+        for name, it in sorted((name, it.workspace) for name, it in inputs.items())
+    }
+    return json.dumps(places)
+
+
+def parse_input(
+    payload: dict[str, Any], *, with_workspace: bool, inputs: Collection[str] = ()
+) -> TaskInput:
+    """Check the top level of a Conductor input, its workspace and its inputs of these names."""
     if is_too_deep(payload):
         raise InputError(f"the input is nested more than {MAX_DEPTH} levels deep")
     wanted = {"workspace", "params"} if with_workspace else {"params"}
-    if set(payload) != wanted:
-        missing, extra = sorted(wanted - set(payload)), sorted(set(payload) - wanted)
-        parts = [f"missing {', '.join(missing)}"] if missing else []
-        parts += [f"unexpected {', '.join(map(repr, extra))}"] if extra else []
-        raise InputError(f"the input must have exactly {sorted(wanted)}: {'; '.join(parts)}")
+    _check_keys(payload, wanted | {"inputs"} if inputs else wanted, "the input")
     if not isinstance(payload["params"], dict):
         raise InputError(f"params must be an object, not {type(payload['params']).__name__}")
     if not with_workspace:
         return TaskInput(None, payload["params"])
-    raw = payload["workspace"]
+    workspace = _parse_workspace(payload["workspace"], "workspace")
+    if not inputs:
+        return TaskInput(workspace, payload["params"])
+    given = payload["inputs"]
+    if not isinstance(given, dict):
+        raise InputError(f"inputs must be an object, not {type(given).__name__}")
+    _check_keys(given, set(inputs), "inputs")
+    named = {name: _parse_workspace(given[name], f"inputs.{name}") for name in inputs}
+    return TaskInput(workspace, payload["params"], named)
+
+
+def _check_keys(given: dict[str, Any], wanted: set[str], what: str) -> None:
+    if set(given) == wanted:
+        return
+    missing, extra = sorted(wanted - set(given)), sorted(set(given) - wanted)
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [f"unexpected {', '.join(map(repr, extra))}"] if extra else []
+    raise InputError(f"{what} must have exactly {sorted(wanted)}: {'; '.join(parts)}")
+
+
+def _parse_workspace(raw: Any, where: str) -> WorkspaceInput:
     if isinstance(raw, dict) and "spelling" in raw:
-        raise InputError("workspace: unexpected 'spelling'")
+        raise InputError(f"{where}: unexpected 'spelling'")
     try:
-        return TaskInput(WorkspaceInput.model_validate(raw), payload["params"])
+        return WorkspaceInput.model_validate(raw)
     except ValidationError as error:
-        raise InputError(f"workspace: {describe_validation(error)}") from None
+        raise InputError(f"{where}: {describe_validation(error)}") from None
 
 
-def assert_allowed(workspace: WorkspaceInput, patterns: Sequence[str]) -> None:
+def assert_allowed(
+    workspace: WorkspaceInput, patterns: Sequence[str], where: str = "workspace"
+) -> None:
     """Raise ``InputError`` unless a ``repository/branch`` pattern matches the workspace."""
     for pattern in patterns:
         repository, _, branch = pattern.partition("/")
         if fnmatchcase(workspace.repository, repository) and fnmatchcase(workspace.branch, branch):
             return
     raise InputError(
-        f"workspace: this worker does not work on {workspace.repository!r}, branch "
+        f"{where}: this worker does not work on {workspace.repository!r}, branch "
         f"{workspace.branch!r}",
         hint="Correct the workflow's input, or add the workspace to PERAGO_ALLOWED_WORKSPACES of "
         "this worker.",
     )
 
 
-def describe_validation(error: ValidationError) -> str:
-    """One line per problem, without echoing the values, which may be private."""
+def describe_validation(error: ValidationError, known: Sequence[str] = ()) -> str:
+    """One line per problem, without echoing the values, which may be private.
+
+    ``known`` are the keys that are there to be given, for the one who misspelt one.
+    """
+    found = error.errors(include_input=False, include_url=False, include_context=False)
     return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}"
-        for item in error.errors(include_input=False, include_url=False, include_context=False)
+        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {_problem(item, known)}"
+        for item in found
     )
+
+
+def _problem(item: Mapping[str, Any], known: Sequence[str]) -> str:
+    if item["type"] != "extra_forbidden":
+        return str(item["msg"])
+    listed = f"; known are {', '.join(known)}" if known and len(item["loc"]) == 1 else ""
+    return f"there is no such key{listed}"
 
 
 @dataclass(frozen=True, slots=True)

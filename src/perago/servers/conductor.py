@@ -39,7 +39,7 @@ class Conductor(Server):
 
     def prepare(self) -> Command:
         # Java first: if it is missing, say so before half a gigabyte is fetched.
-        executable = java.find(java.CONDUCTOR)
+        found = java.find(java.CONDUCTOR)
         jar = find_or_fetch(Cache.of_user())
         scratch = emptied(self.home / "tmp")
         database = f"{self.home / 'conductor.db'}?busy_timeout=15000&journal_mode=WAL"
@@ -54,11 +54,11 @@ class Conductor(Server):
             "conductor.app.sweeperThreadCount": 2,
             "conductor.app.taskExecutionPostponeDuration": "1s",
         }
-        arguments = [str(executable), *machine, f"-Djava.io.tmpdir={scratch}", "-jar"]
+        arguments = [str(found.executable), *machine, f"-Djava.io.tmpdir={scratch}", "-jar"]
         arguments += [str(jar), *(f"--{key}={value}" for key, value in settings.items())]
         # Spring also reads settings from the environment.
         env = environment_without("CONDUCTOR_", "SPRING_", "SERVER_", "MANAGEMENT_", "LAKECTL_")
-        return Command(arguments, env)
+        return Command(arguments, env, java=str(found))
 
     def healthy(self) -> bool:
         return is_healthy(self.port)

@@ -31,6 +31,8 @@ class Command:
 
     arguments: list[str]
     env: dict[str, str]
+    # The Java that it runs on, for people; empty for a server that needs none.
+    java: str = ""
 
 
 class Server(ABC):

@@ -68,6 +68,12 @@ class ConnectSettings:
         local = self.is_local or self.master.startswith("local-cluster[")
         return local or host in {"localhost", LOOPBACK}
 
+    @property
+    def java(self) -> java.Need:
+        """The Java that the server needs on this machine."""
+        executors_here = self.master.startswith("local-cluster[")
+        return java.SPARK_WITH_EXECUTORS if executors_here else java.SPARK
+
     def authentication(self) -> dict[str, str]:
         """Make Spark's own processes authenticate each other, where the master supports it.
 
@@ -118,26 +124,26 @@ class ConnectServer(Server):
         return loopback_remote(self.port, self._token)
 
     def prepare(self) -> Command:
-        executable = java.find(java.SPARK)
+        found = java.find(self._settings.java)
         cache = Cache.of_user()
         folder = spark_jars.find_or_fetch(cache)
         scratch = emptied(self.home / "tmp")
         # An empty folder, so that a spark-defaults.conf of the user does not apply.
         conf = emptied(self.home / "conf")
         properties = self.home / "spark.properties"
-        write_private(properties, write_properties(self._properties(executable, folder, scratch)))
+        write_private(properties, write_properties(self._properties(found, folder, scratch)))
         home = ivy.pyspark_home()
         env = {
             **environment_without(*_NOT_INHERITED),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_SCALA_VERSION": spark_jars.SCALA,
-            "JAVA_HOME": str(executable.parents[1]),
+            "JAVA_HOME": str(found.home),
             **self._python_environment(),
         }
         if self._settings.stays_on_loopback:
             env["SPARK_LOCAL_IP"] = LOOPBACK
-        return Command(_launch_command(executable, home, properties, env), env)
+        return Command(_launch_command(found, home, properties, env), env, java=str(found))
 
     def healthy(self) -> bool:
         # The server opens its port when everything else is up.
@@ -154,7 +160,7 @@ class ConnectServer(Server):
         # On a cluster, the cluster's Python; each session ships modules (perago.spark.artifacts).
         return {"PYSPARK_PYTHON": cluster_python()}
 
-    def _properties(self, executable: Path, folder: Path, scratch: Path) -> dict[str, str]:
+    def _properties(self, found: java.Java, folder: Path, scratch: Path) -> dict[str, str]:
         settings = self._settings
         defaults = {
             "spark.app.name": settings.app_name,
@@ -182,7 +188,7 @@ class ConnectServer(Server):
             for jar in sorted(folder.glob("*.jar")):
                 _append(merged, "spark.jars", str(jar), ",")
         if settings.lakefs.authorities is not None:
-            self._trust(settings.lakefs.authorities.file, executable, merged)
+            self._trust(settings.lakefs.authorities.file, found.executable, merged)
         # Last, because a setting of the user must not open the server to other machines.
         return merged | {
             "spark.master": settings.master,
@@ -211,14 +217,15 @@ def _mirror() -> dict[str, str]:
 
 
 def _launch_command(
-    executable: Path, home: Path, properties: Path, env: dict[str, str]
+    found: java.Java, home: Path, properties: Path, env: dict[str, str]
 ) -> list[str]:
     """Get the command line of the server's JVM from Spark's own launcher.
 
     ``spark-class`` is a shell script around that launcher. Calling the launcher directly leaves no
-    shell between this process and the JVM, and Spark keeps its long list of module options.
+    shell between this process and the JVM, and Spark keeps its long list of module options, of
+    which one is left out where the Java lacks the module: Spark does without it.
     """
-    launcher = [str(executable), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
+    launcher = [str(found.executable), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
     submit = ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties)]
     try:
         printed = subprocess.run(
@@ -234,4 +241,5 @@ def _launch_command(
             hint="Check the Java installation named by JAVA_HOME.",
         ) from error
     # The launcher prints a line end first, then each argument with a NUL after it.
-    return printed.stdout.decode().lstrip("\0\n").rstrip("\0").split("\0")
+    command = printed.stdout.decode().lstrip("\0\n").rstrip("\0").split("\0")
+    return [part for part in command if found.full or part != java.VECTOR_MODULE]

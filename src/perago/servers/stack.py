@@ -197,6 +197,8 @@ class Stack:
         # First what can fail or take minutes, then all processes, then the wait: so they start in
         # parallel without a thread.
         prepared = [(server, server.prepare()) for server in servers]
+        for line in javas([(server.name, command.java) for server, command in prepared]):
+            note(line)
         note(f"starting {', '.join(server.name for server in servers)} …")
         for server, command in prepared:
             server.launch(command)
@@ -206,6 +208,16 @@ class Stack:
         running = {server.name: server.identity for server in self.servers if server.identity}
         self._state = self._state.model_copy(update={"servers": running, **changes})
         self._state.save(self.data_dir)
+
+
+def javas(servers: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Say which Java servers run on, one sentence for each; some servers need none."""
+    users: dict[str, list[str]] = {}
+    for name, java in servers:
+        users.setdefault(java, []).append(name)
+    for java, names in users.items():
+        if java:
+            yield f"{' and '.join(names)} {'run' if len(names) > 1 else 'runs'} on {java}"
 
 
 @contextmanager

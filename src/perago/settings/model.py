@@ -116,6 +116,10 @@ def _default_workspace_root() -> Path:
     return user_state_path("perago") / "workspaces"
 
 
+def _default_object_cache() -> Path:
+    return user_state_path("perago") / "object-cache"
+
+
 _Url = Annotated[str, AfterValidator(_check_url)]
 _Credential = Annotated[str, AfterValidator(_check_credential)]
 _Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
@@ -181,6 +185,17 @@ class Settings(BaseModel):
     )
     transfer_threads: int = _setting(
         "PERAGO_TRANSFER_THREADS", "Objects moved at once, 1 to 256.", default=32, ge=1, le=256
+    )
+    object_cache: Annotated[Path, AfterValidator(_absolute)] = _setting(
+        "PERAGO_OBJECT_CACHE",
+        "Where the objects that this host has moved are kept; several workers may share it.",
+        default_factory=_default_object_cache,
+    )
+    object_cache_bytes: int | None = _setting(
+        "PERAGO_OBJECT_CACHE_BYTES",
+        "The most bytes that it takes; 0 switches it off. By default a tenth of the free disk, "
+        "and at most 32 GiB.",
+        ge=0,
     )
     spark_min_objects: int = _setting(
         "PERAGO_SPARK_MIN_OBJECTS",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from perago.errors import BackendUnavailableError, PeragoError
 from perago.protocol.identity import Execution
-from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session
@@ -32,6 +32,7 @@ class ConnectExecution:
     store: StagingStore
     repository: str
     prefix: str
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
     ledger: WriteLedger = field(default_factory=WriteLedger)
     watch: Watch = field(init=False)
 
@@ -39,15 +40,23 @@ class ConnectExecution:
         object.__setattr__(self, "watch", Watch(self.session, self.ledger))
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
+        source = _uri(self.repository, ref, self.prefix)
+        sources = {
+            name: _uri(it.workspace.repository, it.workspace.ref, it.prefix)
+            for name, it in self.inputs.items()
+        }
         if staging is None:
-            return SparkWorkspace(self.session, self._uri(ref), list_paths=lambda: self._paths(ref))
-        output = self._uri(staging.branch)
+            return SparkWorkspace(
+                self.session, source, list_paths=lambda: self._paths(ref), sources=sources
+            )
+        output = _uri(self.repository, staging.branch, self.prefix)
         self.watch.allow(output)
         return SparkWorkspace(
             self.session,
-            self._uri(ref),
+            source,
             output,
             list_paths=lambda: self._paths(ref),
+            sources=sources,
             tables=StagedTables(self.store, staging, self.prefix, output, self.ledger),
         )
 
@@ -67,8 +76,9 @@ class ConnectExecution:
         listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))
         return list(project(listing, self.prefix).files)
 
-    def _uri(self, ref: str) -> str:
-        return f"s3a://{self.repository}/{ref}/{listing_prefix(self.prefix)}".rstrip("/")
+
+def _uri(repository: str, ref: str, prefix: str) -> str:
+    return f"s3a://{repository}/{ref}/{listing_prefix(prefix)}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +95,15 @@ class ConnectExecutions:
 
     @contextmanager
     def open(
-        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+        self,
+        execution: Execution,
+        workspace: WorkspaceInput,
+        prefix: str,
+        inputs: Mapping[str, NamedInput],
     ) -> Iterator[ConnectExecution]:
         with translated("open a session"):
             session = self.open_session(execution.id)
-        opened = ConnectExecution(session, self.store, workspace.repository, prefix)
+        opened = ConnectExecution(session, self.store, workspace.repository, prefix, inputs)
         try:
             yield opened
         finally:

@@ -152,7 +152,8 @@ class ManagedRuntime:
 
     def _start(self, server: ConnectServer) -> None:
         began = time.monotonic()
-        server.launch(server.prepare())
+        command = server.prepare()
+        server.launch(command)
         while not server.healthy():
             server.raise_if_dead()
             if time.monotonic() - began > server.startup_seconds:
@@ -163,7 +164,9 @@ class ManagedRuntime:
             self._remote = server.remote
             self._changed.notify_all()
         seconds = round(time.monotonic() - began, 1)
-        _log.info("spark_started", pid=server.pid, port=server.port, seconds=seconds)
+        _log.info(
+            "spark_started", pid=server.pid, port=server.port, seconds=seconds, java=command.java
+        )
 
     def _fail(self, error: PeragoError) -> None:
         if self._closing.is_set():

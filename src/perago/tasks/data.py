@@ -1,59 +1,134 @@
-"""Check the data of a Spark workspace with guardrails; each runs as a Spark job.
+"""Check the data of a workspace with guardrails, the same for Spark tasks and file tasks.
 
-Expressions are Spark SQL text, so that this module does not import pyspark.
+A guardrail says what is to be measured and judges the numbers. A table measures them, with Spark
+(:mod:`perago.tasks.spark_table`) or from files (:mod:`perago.tasks.file_table`), all that its
+guardrails need in one pass over the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from perago.errors import GuardrailViolation
-from perago.tasks.spark import DEFAULT_FORMAT, SparkWorkspace, quoted, workspace_path_problem
+from perago.tasks.spark import DEFAULT_FORMAT, quoted, workspace_path_problem
 
-if TYPE_CHECKING:
-    from pyspark.sql.connect.dataframe import DataFrame
-
+Severity = Literal["fail", "warn"]
+SEVERITIES = ("fail", "warn")
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _DataCheck:
+class TableSpec:
+    """Which data a guardrail reads, and how. Guardrails with equal ones share a pass."""
+
     path: str
     format: str
-
-    def check_data(self, workspace: SparkWorkspace) -> None:
-        """Raise ``GuardrailViolation`` if the data violates the guardrail."""
-        raise NotImplementedError
+    options: tuple[tuple[str, str], ...] = ()
 
     def problem(self) -> str | None:
         if problem := workspace_path_problem(self.path):
             return problem
         if not _is_text(self.format):
             return f"{self.path!r}: format must be the name of a Spark data source"
-        return self._own_problem()
+        options: object = self.options
+        if not isinstance(options, tuple):
+            return f"{self.path!r}: write the options as {{'header': True}}, not {options!r}"
+        return None
+
+    def has(self, path: str) -> bool:
+        """Whether a path is the table, or below it."""
+        return path == self.path or path.startswith(f"{self.path}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number of a table: its rows, its rows with a null in a column, its different rows."""
+
+    kind: Literal["rows", "nulls", "distinct"]
+    columns: tuple[str, ...] = ()
+
+
+ROWS = Measure("rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a table found: the types of its columns, and each measure of columns that it has."""
+
+    types: Mapping[str, str]
+    numbers: Mapping[Measure, int]
+
+
+class Table(Protocol):
+    """Data as one engine reads it; data that cannot be read is a ``GuardrailViolation``."""
+
+    def survey(self, measures: Sequence[Measure]) -> Survey:
+        """Take all measures, in one pass over the data."""
+
+    def parse_schema(self, schema: str) -> Mapping[str, str]:
+        """Parse Spark's DDL into types as ``survey`` names them."""
+
+    def repeated(self, columns: Sequence[str], most: int) -> Sequence[Sequence[object]]:
+        """Return values of columns that more than one row has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What one guardrail found."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataGuardrail:
+    """A guardrail that reads data."""
+
+    table: TableSpec
+    severity: Severity
+
+    def measures(self) -> Iterable[Measure]:
+        """The measures that ``judge`` needs."""
+        return ()
+
+    def judge(self, table: Table, survey: Survey) -> str | None:
+        """Explain what is wrong with the data; None if nothing is."""
+        raise NotImplementedError
+
+    def problem(self) -> str | None:
+        return self.table.problem() or severity_problem(self.severity) or self._own_problem()
 
     def _own_problem(self) -> str | None:
         return None
 
-    def _load(self, workspace: SparkWorkspace) -> DataFrame:
-        """Load the data; missing data is a ``GuardrailViolation``, not an error of Spark."""
-        below = f"{self.path}/"
-        if not any(it == self.path or it.startswith(below) for it in workspace.paths()):
-            raise GuardrailViolation(f"required data is missing: {self.path}")
-        return workspace.read(self.path, format=self.format)
+    @property
+    def function(self) -> str:
+        """The function that built this guardrail, for messages."""
+        return _FUNCTIONS[type(self)]
 
-    def _require_columns(self, frame: DataFrame, columns: Sequence[str]) -> None:
-        missing = [name for name in columns if name not in frame.columns]
-        if missing:
-            raise GuardrailViolation(
-                f"{self.path} has no column {_listed(missing)}; it has {_listed(frame.columns)}"
-            )
+    @property
+    def path(self) -> str:
+        return self.table.path
+
+
+def check_table(table: Table, guardrails: Sequence[DataGuardrail]) -> list[Broken]:
+    """Check all guardrails of one table in one pass, and return what is broken, in order."""
+    measures = dict.fromkeys(measure for it in guardrails for measure in it.measures())
+    try:
+        survey = table.survey(list(measures))
+    except GuardrailViolation as violation:
+        # None of them could be checked; the strictest decides what that means.
+        severity: Severity = "fail" if any(it.severity == "fail" for it in guardrails) else "warn"
+        functions = ", ".join(dict.fromkeys(it.function for it in guardrails))
+        return [Broken(severity, f"{functions}: {violation}")]
+    judged = ((it, it.judge(table, survey)) for it in guardrails)
+    return [Broken(it.severity, text) for it, text in judged if text is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class RequireSchema(_DataCheck):
+class RequireSchema(DataGuardrail):
     """Requires columns and their types."""
 
     schema: str
@@ -67,11 +142,8 @@ class RequireSchema(_DataCheck):
             )
         return None
 
-    def check_data(self, workspace: SparkWorkspace) -> None:
-        frame = self._load(workspace)
-        # Spark parses the DDL, so that every spelling of a type is understood.
-        wanted = _types(workspace.spark.createDataFrame([], self.schema))
-        found = _types(frame)
+    def judge(self, table: Table, survey: Survey) -> str | None:
+        wanted, found = table.parse_schema(self.schema), survey.types
         wrong = [
             f"{name} is {found[name]}, not {kind}" if name in found else f"{name} is missing"
             for name, kind in wanted.items()
@@ -79,12 +151,11 @@ class RequireSchema(_DataCheck):
         ]
         if not self.allow_extra:
             wrong += [f"{name} is not in the schema" for name in found if name not in wanted]
-        if wrong:
-            raise GuardrailViolation(f"{self.path} does not have its schema: {'; '.join(wrong)}")
+        return f"{self.path} does not have its schema: {'; '.join(wrong)}" if wrong else None
 
 
 @dataclass(frozen=True, slots=True)
-class RequireRows(_DataCheck):
+class RequireRows(DataGuardrail):
     """Requires a number of rows within a range."""
 
     least: int | None
@@ -99,18 +170,20 @@ class RequireRows(_DataCheck):
             )
         return None
 
-    def check_data(self, workspace: SparkWorkspace) -> None:
-        count = self._load(workspace).count()
+    def measures(self) -> Iterable[Measure]:
+        return (ROWS,)
+
+    def judge(self, table: Table, survey: Survey) -> str | None:
+        count = survey.numbers[ROWS]
         if self.least is not None and count < self.least:
-            raise GuardrailViolation(
-                f"{self.path} has {count} rows, at least {self.least} required"
-            )
+            return f"{self.path} has {count} rows, at least {self.least} required"
         if self.most is not None and count > self.most:
-            raise GuardrailViolation(f"{self.path} has {count} rows, at most {self.most} allowed")
+            return f"{self.path} has {count} rows, at most {self.most} allowed"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class _ColumnsCheck(_DataCheck):
+class _ColumnsGuardrail(DataGuardrail):
     columns: tuple[str, ...]
 
     def _own_problem(self) -> str | None:
@@ -119,42 +192,54 @@ class _ColumnsCheck(_DataCheck):
             return f"{self.path!r}: write the names of one or more columns, not {names!r}"
         return None
 
+    def judge(self, table: Table, survey: Survey) -> str | None:
+        missing = [name for name in self.columns if name not in survey.types]
+        if missing:
+            return f"{self.path} has no column {_listed(missing)}; it has {_listed(survey.types)}"
+        return self._judge_columns(table, survey)
+
+    def _judge_columns(self, table: Table, survey: Survey) -> str | None:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
-class RequireNotNull(_ColumnsCheck):
+class RequireNotNull(_ColumnsGuardrail):
     """Forbids nulls in columns."""
 
-    def check_data(self, workspace: SparkWorkspace) -> None:
-        frame = self._load(workspace)
-        self._require_columns(frame, self.columns)
-        sums = [f"count_if({quoted(name)} IS NULL)" for name in self.columns]
-        [counts] = frame.selectExpr(*sums).collect()
+    def measures(self) -> Iterable[Measure]:
+        return [Measure("nulls", (name,)) for name in self.columns]
+
+    def _judge_columns(self, table: Table, survey: Survey) -> str | None:
+        counts = [survey.numbers[measure] for measure in self.measures()]
         wrong = [f"{name}: {n}" for name, n in zip(self.columns, counts, strict=True) if n]
-        if wrong:
-            raise GuardrailViolation(f"{self.path} has rows with nulls in {', '.join(wrong)}")
+        return f"{self.path} has rows with nulls in {', '.join(wrong)}" if wrong else None
 
 
 @dataclass(frozen=True, slots=True)
-class RequireUnique(_ColumnsCheck):
+class RequireUnique(_ColumnsGuardrail):
     """Requires unique values of columns together; nulls count as equal."""
 
     show_values: bool = False
 
-    def check_data(self, workspace: SparkWorkspace) -> None:
-        frame = self._load(workspace)
-        self._require_columns(frame, self.columns)
-        groups = frame.selectExpr(*map(quoted, self.columns)).groupBy(*map(quoted, self.columns))
-        repeated = groups.agg({"*": "count"}).where("`count(1)` > 1")
-        if examples := repeated.limit(_SHOWN).collect():
-            message = f"{self.path} is not unique in {_listed(self.columns)}"
-            # The message goes to logs and to Conductor, and values may be private.
-            if self.show_values:
-                shown = "; ".join(
-                    ", ".join(f"{name}={row[i]!r}" for i, name in enumerate(self.columns))
-                    for row in examples
-                )
-                message += f"; for example: {shown}"
-            raise GuardrailViolation(message)
+    def measures(self) -> Iterable[Measure]:
+        return (ROWS, Measure("distinct", self.columns))
+
+    def _judge_columns(self, table: Table, survey: Survey) -> str | None:
+        rows, distinct = (survey.numbers[measure] for measure in self.measures())
+        if rows == distinct:
+            return None
+        text = (
+            f"{self.path} is not unique in {_listed(self.columns)}: {rows} rows have {distinct} "
+            "different values"
+        )
+        # The text goes to logs and to Conductor, and values may be private.
+        if not self.show_values:
+            return text
+        examples = (
+            ", ".join(f"{name}={value!r}" for name, value in zip(self.columns, row, strict=True))
+            for row in table.repeated(self.columns, _SHOWN)
+        )
+        return f"{text}; for example: {'; '.join(examples)}"
 
 
 def require_schema(
@@ -162,7 +247,9 @@ def require_schema(
     schema: str | Mapping[str, str],
     *,
     format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+    options: Mapping[str, Any] | None = None,
     allow_extra: bool = False,
+    severity: Severity = "fail",
 ) -> RequireSchema:
     """Require the data at ``path`` to have these columns and types, in any order.
 
@@ -172,7 +259,7 @@ def require_schema(
     text: Any = schema
     if isinstance(schema, Mapping):
         text = ", ".join(f"{quoted(str(name))} {kind}" for name, kind in schema.items())
-    return RequireSchema(path, format, text, allow_extra)
+    return RequireSchema(_table(path, format, options), severity, text, allow_extra)
 
 
 def require_rows(
@@ -181,9 +268,11 @@ def require_rows(
     min: int | None = None,  # noqa: A002  the usual names of bounds
     max: int | None = None,  # noqa: A002  the usual names of bounds
     format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+    options: Mapping[str, Any] | None = None,
+    severity: Severity = "fail",
 ) -> RequireRows:
     """Require at least ``min`` and at most ``max`` rows in the data at ``path``."""
-    return RequireRows(path, format, min, max)
+    return RequireRows(_table(path, format, options), severity, min, max)
 
 
 def require_not_null(
@@ -191,9 +280,11 @@ def require_not_null(
     columns: str | Sequence[str],
     *,
     format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+    options: Mapping[str, Any] | None = None,
+    severity: Severity = "fail",
 ) -> RequireNotNull:
     """Forbid nulls in ``columns`` of the data at ``path``."""
-    return RequireNotNull(path, format, _as_columns(columns))
+    return RequireNotNull(_table(path, format, options), severity, _as_columns(columns))
 
 
 def require_unique(
@@ -201,14 +292,43 @@ def require_unique(
     columns: str | Sequence[str],
     *,
     format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+    options: Mapping[str, Any] | None = None,
     show_values: bool = False,
+    severity: Severity = "fail",
 ) -> RequireUnique:
     """Require the values of ``columns`` together to be unique in the data at ``path``.
 
     ``show_values`` puts examples of repeated values into the message, which logs and Conductor
     keep; by default no message has a value of a row.
     """
-    return RequireUnique(path, format, _as_columns(columns), show_values)
+    table = _table(path, format, options)
+    return RequireUnique(table, severity, _as_columns(columns), show_values)
+
+
+_FUNCTIONS: dict[type[DataGuardrail], str] = {
+    RequireSchema: require_schema.__name__,
+    RequireRows: require_rows.__name__,
+    RequireNotNull: require_not_null.__name__,
+    RequireUnique: require_unique.__name__,
+}
+
+
+def severity_problem(severity: object) -> str | None:
+    """Explain what is wrong with a severity; None if nothing is."""
+    if severity in SEVERITIES:
+        return None
+    return f"severity must be one of {', '.join(SEVERITIES)}, not {severity!r}"
+
+
+def _table(path: str, source: str, options: Mapping[str, Any] | None) -> TableSpec:
+    pairs: Any = () if options is None else options
+    if isinstance(options, Mapping):
+        pairs = tuple(sorted((str(key), _option(value)) for key, value in options.items()))
+    return TableSpec(path, source, pairs)
+
+
+def _option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_text(value: object) -> bool:
@@ -223,9 +343,5 @@ def _as_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def _types(frame: DataFrame) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-
-
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"

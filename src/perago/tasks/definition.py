@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +28,12 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 # What a task works on: files in a folder, data through Spark, or its params only.
 TaskKind = Literal["file", "spark", "plain"]
 _KINDS: dict[object, TaskKind] = {Path: "file", SparkWorkspace: "spark"}
+# What the third parameter of a file task with inputs may be annotated with.
+_INPUTS: tuple[object, ...] = (Mapping[str, Path], dict[str, Path], typing.Mapping[str, Path])
+
+
+# What a task works on that gives no WorkspaceSpec.
+WHOLE_REPOSITORY = WorkspaceSpec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,11 @@ class TaskDefinition:
     function: Callable[..., Any]
     kind: TaskKind
 
+    @property
+    def takes_whole_repository(self) -> bool:
+        """Whether it works on everything because its author said nothing about the workspace."""
+        return self.workspace is WHOLE_REPOSITORY
+
 
 _collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=None)
 
@@ -92,8 +103,10 @@ def task(
 
     ``(workspace: Path, params: Model) -> Result`` works on files;
     ``(workspace: SparkWorkspace, params: Model) -> Result`` works on data through Spark;
-    ``(params: Model) -> Result`` needs no workspace. The function is returned unchanged, so it can
-    be called and tested directly. Raises ``DefinitionError`` with every problem.
+    ``(params: Model) -> Result`` needs no workspace. A file task whose spec has inputs takes their
+    folders by name: ``(workspace: Path, params: Model, inputs: Mapping[str, Path]) -> Result``.
+    The function is returned unchanged, so it can be called and tested directly. Raises
+    ``DefinitionError`` with every problem.
     """
 
     def decorate(function: Body) -> Body:
@@ -109,7 +122,7 @@ def task(
         if texts or signature.params is None or signature.result is None:
             _report(function, str(name), texts)
             return function
-        spec = None if signature.kind == "plain" else workspace or WorkspaceSpec()
+        spec = None if signature.kind == "plain" else workspace or WHOLE_REPOSITORY
         text = description or inspect.getdoc(function) or name
         definition = TaskDefinition(
             name=name,
@@ -146,6 +159,7 @@ class _Signature:
     params: type[BaseModel] | None
     result: type[BaseModel] | None
     problems: tuple[str, ...]
+    takes_inputs: bool = False
 
 
 def _read_signature(function: Callable[..., Any]) -> _Signature:
@@ -162,9 +176,14 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
     parameters = list(inspect.signature(function).parameters.values())
     plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
     problems: list[str] = []
-    if not plain or len(parameters) not in {1, 2}:
+    if not plain or len(parameters) not in {1, 2, 3}:
         return _Signature("plain", None, None, (f"the parameters do not fit: {wanted}",))
     kind: TaskKind = "plain"
+    takes_inputs = len(parameters) == 3
+    if takes_inputs:
+        inputs = parameters.pop()
+        if hints.get(inputs.name) not in _INPUTS:
+            problems.append(f"parameter {inputs.name!r} must be annotated Mapping[str, Path]")
     if len(parameters) == 2:
         workspace = hints.get(parameters[0].name)
         kind = _KINDS.get(workspace, "file")
@@ -184,6 +203,7 @@ def _read_signature(function: Callable[..., Any]) -> _Signature:
         params if _is_model(params) else None,
         result if _is_model(result) else None,
         tuple(problems),
+        takes_inputs,
     )
 
 
@@ -221,6 +241,8 @@ def _controls_problems(controls: object) -> Iterator[str]:
 
 def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[str]:
     if workspace is None:
+        if signature.takes_inputs and not signature.problems:
+            yield "the function takes inputs and there are none: add WorkspaceSpec(inputs={…})"
         return
     if not isinstance(workspace, WorkspaceSpec):
         yield f"workspace must be WorkspaceSpec(…), not {workspace!r}"
@@ -231,8 +253,23 @@ def _workspace_problems(signature: _Signature, workspace: object) -> Iterator[st
             "add (workspace: Path, …) or drop workspace="
         )
     yield from workspace.problems()
+    if not signature.problems:
+        yield from _inputs_problems(signature, workspace)
     if signature.kind == "file" and not signature.problems:
         yield from workspace.file_problems()
+
+
+def _inputs_problems(signature: _Signature, workspace: WorkspaceSpec) -> Iterator[str]:
+    takes, has = signature.takes_inputs, bool(workspace.inputs)
+    if signature.kind == "spark" and takes:
+        yield "a Spark task takes no folders of its inputs: read workspace.input(path, source=NAME)"
+    if signature.kind == "file" and has and not takes:
+        yield (
+            "WorkspaceSpec.inputs are given but the function does not take them: "
+            "write (workspace: Path, params: Model, inputs: Mapping[str, Path])"
+        )
+    if signature.kind == "file" and takes and not has:
+        yield "the function takes inputs and there are none: add WorkspaceSpec(inputs={…})"
 
 
 def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:

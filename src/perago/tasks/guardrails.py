@@ -1,8 +1,8 @@
 """Check a workspace with guardrails before and after the body.
 
-Built-in guardrails check a list of relative paths, so that they mean the same for a folder and for
-a LakeFS listing. Those of :mod:`perago.tasks.data` check data with Spark. An author can write
-a callable that takes the workspace and raises :class:`~perago.errors.GuardrailViolation`.
+The guardrails in here check a list of relative paths, so that they mean the same for a folder and
+for a LakeFS listing. Those of :mod:`perago.tasks.data` read data. An author can write a callable
+that takes the workspace and raises :class:`~perago.errors.GuardrailViolation`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,22 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from perago.errors import GuardrailViolation
+from perago.tasks.data import (
+    DataGuardrail,
+    Severity,
+    Table,
+    TableSpec,
+    check_table,
+    severity_problem,
+)
 from perago.tasks.globs import compile_glob, glob_problem, relative_path_problem
 from perago.tasks.spark import SparkWorkspace
+from perago.tasks.spark_table import SparkTable
 from perago.text import show_path
 
 _SHOWN = 5
@@ -28,19 +38,15 @@ _FACTORIES = frozenset({__name__, "perago.tasks.data"})
 class ListingGuardrail(Protocol):
     """A guardrail that checks paths only."""
 
+    @property
+    def severity(self) -> Severity: ...
     def check(self, paths: Sequence[str]) -> None: ...
     def problem(self) -> str | None: ...
 
 
-@runtime_checkable
-class DataGuardrail(Protocol):
-    """A guardrail that reads data with Spark."""
-
-    def check_data(self, workspace: SparkWorkspace) -> None: ...
-    def problem(self) -> str | None: ...
-
-
 Guardrail = ListingGuardrail | DataGuardrail | Callable[[Any], None]
+# Takes what a guardrail found whose severity is "warn".
+Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class RequireFile:
     """Requires a file."""
 
     path: str
+    severity: Severity = "fail"
 
     def check(self, paths: Sequence[str]) -> None:
         if self.path not in paths:
@@ -62,6 +69,7 @@ class RequireDir:
     """Requires a folder with at least one file; empty folders are never published."""
 
     path: str
+    severity: Severity = "fail"
 
     def check(self, paths: Sequence[str]) -> None:
         below = self.path.removesuffix("/") + "/"
@@ -80,6 +88,7 @@ class CountGlob:
     pattern: str
     min_count: int = 1
     max_count: int | None = None
+    severity: Severity = "fail"
 
     def check(self, paths: Sequence[str]) -> None:
         matches = compile_glob(self.pattern).fullmatch
@@ -122,24 +131,30 @@ def _plain_problem(path: object) -> str | None:
     return None
 
 
-def require_file(path: str) -> RequireFile:
+def require_file(path: str, *, severity: Severity = "fail") -> RequireFile:
     """Require the file at ``path``."""
-    return RequireFile(path)
+    return RequireFile(path, severity)
 
 
-def require_dir(path: str) -> RequireDir:
+def require_dir(path: str, *, severity: Severity = "fail") -> RequireDir:
     """Require the folder at ``path`` with at least one file."""
-    return RequireDir(path)
+    return RequireDir(path, severity)
 
 
-def require_glob(pattern: str, min_count: int = 1, max_count: int | None = None) -> CountGlob:
+def require_glob(
+    pattern: str,
+    min_count: int = 1,
+    max_count: int | None = None,
+    *,
+    severity: Severity = "fail",
+) -> CountGlob:
     """Require between ``min_count`` and ``max_count`` files that match ``pattern``."""
-    return CountGlob(pattern, min_count, max_count)
+    return CountGlob(pattern, min_count, max_count, severity)
 
 
-def forbid_glob(pattern: str) -> CountGlob:
+def forbid_glob(pattern: str, *, severity: Severity = "fail") -> CountGlob:
     """Forbid files that match ``pattern``."""
-    return CountGlob(pattern, 0, 0)
+    return CountGlob(pattern, 0, 0, severity)
 
 
 def guardrail_problem(guardrail: object) -> str | None:
@@ -149,7 +164,7 @@ def guardrail_problem(guardrail: object) -> str | None:
         name = guardrail.__name__
         return f"{name} needs its argument: write {name}('path')"
     if isinstance(guardrail, ListingGuardrail | DataGuardrail):
-        return guardrail.problem()
+        return guardrail.problem() or severity_problem(guardrail.severity)
     if not callable(guardrail):
         return (
             f"{guardrail!r} is not a guardrail; write require_file(…), require_glob(…) or "
@@ -170,28 +185,64 @@ def _takes_one_argument(guardrail: Callable[..., Any]) -> bool:
     return True
 
 
-def check_folder(guardrails: Sequence[Guardrail], workspace: Path) -> None:
-    """Run guardrails on a local workspace; raises at the first violation."""
-    paths: list[str] | None = None
-    for guardrail in guardrails:
-        if isinstance(guardrail, ListingGuardrail):
-            paths = list(_files_below(workspace)) if paths is None else paths
-            guardrail.check(paths)
-        elif isinstance(guardrail, DataGuardrail):
-            raise TypeError(f"{guardrail!r} needs Spark; the decorator refuses it on a file task")
-        else:
-            guardrail(workspace)
+def check_folder(guardrails: Sequence[Guardrail], workspace: Path, warn: Warn) -> None:
+    """Run guardrails on a local workspace; raises at the first that fails the attempt."""
+    paths = cache(lambda: tuple(_files_below(workspace)))
+
+    def open_table(spec: TableSpec) -> Table:
+        from perago.tasks.file_table import FileTable  # most tasks do not need SQLite
+
+        return FileTable(spec, workspace, paths())
+
+    _check(guardrails, workspace, paths, open_table, warn)
 
 
-def check_spark(guardrails: Sequence[Guardrail], workspace: SparkWorkspace) -> None:
-    """Run guardrails on what a Spark workspace reads; raises at the first violation."""
+def check_spark(guardrails: Sequence[Guardrail], workspace: SparkWorkspace, warn: Warn) -> None:
+    """Run guardrails on what a Spark workspace reads; raises at the first that fails it."""
+    _check(guardrails, workspace, workspace.paths, lambda it: SparkTable(it, workspace), warn)
+
+
+def _check(
+    guardrails: Sequence[Guardrail],
+    workspace: Path | SparkWorkspace,
+    paths: Callable[[], Sequence[str]],
+    open_table: Callable[[TableSpec], Table],
+    warn: Warn,
+) -> None:
+    """Run guardrails in order; those of one table run together, where the first of them is."""
+    checked: set[TableSpec] = set()
     for guardrail in guardrails:
         if isinstance(guardrail, ListingGuardrail):
-            guardrail.check(workspace.paths())
-        elif isinstance(guardrail, DataGuardrail):
-            guardrail.check_data(workspace)
-        else:
+            _check_listing(guardrail, paths(), warn)
+        elif not isinstance(guardrail, DataGuardrail):
             guardrail(workspace)
+        elif guardrail.table not in checked:
+            checked.add(guardrail.table)
+            table = open_table(guardrail.table)
+            _check_data(table, _guardrails_of(guardrail.table, guardrails), warn)
+
+
+def _check_listing(guardrail: ListingGuardrail, paths: Sequence[str], warn: Warn) -> None:
+    try:
+        guardrail.check(paths)
+    except GuardrailViolation as violation:
+        if guardrail.severity == "fail":
+            raise
+        warn(str(violation))
+
+
+def _guardrails_of(table: TableSpec, guardrails: Sequence[Guardrail]) -> list[DataGuardrail]:
+    return [it for it in guardrails if isinstance(it, DataGuardrail) and it.table == table]
+
+
+def _check_data(table: Table, guardrails: Sequence[DataGuardrail], warn: Warn) -> None:
+    """Report every warning before the violations, which one exception names together."""
+    broken = check_table(table, guardrails)
+    for found in broken:
+        if found.severity == "warn":
+            warn(found.text)
+    if failures := [found.text for found in broken if found.severity == "fail"]:
+        raise GuardrailViolation("; ".join(failures))
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -36,8 +36,8 @@ class SparkWorkspace:
     addresses both as folders.
 
     In a guardrail the workspace is the commit under check (the input before the body, the staged
-    commit after it), without an output. A unit test can use any two folders that Spark can reach:
-    ``SparkWorkspace(spark, "file:///tmp/in", "file:///tmp/out")``.
+    commit after it), without an output. A unit test can use any folders that Spark can reach:
+    ``SparkWorkspace(spark, "file:///tmp/in", "file:///tmp/out", sources={"dims": "file:///tmp/d"})``.
     """
 
     def __init__(
@@ -47,12 +47,14 @@ class SparkWorkspace:
         output_uri: str | None = None,
         *,
         list_paths: Callable[[], Sequence[str]] | None = None,
+        sources: Mapping[str, str] | None = None,
         tables: OutputTables | None = None,
     ) -> None:
         self._spark = spark
         self._input = input_uri
         self._output = output_uri
         self._list_paths = list_paths
+        self._sources = dict(sources or {})
         self._tables = tables or folder_tables(output_uri)
         self._paths: tuple[str, ...] | None = None
 
@@ -61,9 +63,17 @@ class SparkWorkspace:
         """The Spark Connect session of this execution."""
         return self._spark
 
-    def input(self, path: str = "") -> str:
-        """Return the URI of ``path``, which may be a Hadoop glob, in the commit to read."""
-        return _join(self._input, path)
+    def input(self, path: str = "", *, source: str | None = None) -> str:
+        """Return the URI of ``path``, which may be a Hadoop glob, in the commit to read.
+
+        ``source`` is the name of an input of the task, for a path in that one.
+        """
+        if source is None:
+            return _join(self._input, path)
+        if source not in self._sources:
+            names = ", ".join(map(repr, self._sources)) or "none"
+            raise ValueError(f"there is no input {source!r}: WorkspaceSpec.inputs has {names}")
+        return _join(self._sources[source], path)
 
     def output(self, path: str = "") -> str:
         """Return the URI of ``path`` on the branch to write."""
@@ -78,12 +88,14 @@ class SparkWorkspace:
         self,
         path: str = "",
         *,
+        source: str | None = None,
         format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
         schema: Any = None,
         **options: Any,
     ) -> DataFrame:
-        """Load the data at ``input(path)`` as a DataFrame."""
-        return self._spark.read.load(self.input(path), format=format, schema=schema, **options)
+        """Load the data at ``input(path, source=source)`` as a DataFrame."""
+        uri = self.input(path, source=source)
+        return self._spark.read.load(uri, format=format, schema=schema, **options)
 
     def write(
         self,

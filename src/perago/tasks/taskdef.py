@@ -9,6 +9,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from perago.tasks.definition import TaskDefinition
+from perago.tasks.spec import InputSpec
 
 _WORKSPACE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -30,11 +31,12 @@ def build_taskdef(definition: TaskDefinition) -> dict[str, Any]:
     retry, timeout = definition.controls.retry, definition.controls.timeout
     limits = definition.controls.limits
     with_workspace = definition.workspace is not None
+    inputs = _input_properties(definition, {})
     taskdef: dict[str, Any] = {
         "name": definition.name,
         "description": definition.description,
         "ownerEmail": definition.owner_email,
-        "inputKeys": ["workspace", "params"] if with_workspace else ["params"],
+        "inputKeys": list(inputs),
         "outputKeys": ["workspace", "result"] if with_workspace else ["result"],
         "retryCount": retry.count,
         "retryLogic": retry.logic,
@@ -135,6 +137,29 @@ def _takes_objects(schema: dict[str, Any]) -> bool:
     return bool(root.get("type", "object") == "object")
 
 
+def _input_properties(definition: TaskDefinition, params: dict[str, Any]) -> dict[str, Any]:
+    """The schemas of the keys of a task's input."""
+    spec = definition.workspace
+    if spec is None:
+        return {"params": params}
+    properties = {"workspace": _WORKSPACE_SCHEMA, "params": params}
+    if spec.inputs:
+        properties["inputs"] = {
+            "type": "object",
+            "properties": {name: _input_schema(it) for name, it in spec.inputs.items()},
+            "required": list(spec.inputs),
+            "additionalProperties": False,
+        }
+    return properties
+
+
+def _input_schema(spec: InputSpec) -> dict[str, Any]:
+    if spec.repository is None:
+        return _WORKSPACE_SCHEMA
+    properties = {**_WORKSPACE_SCHEMA["properties"], "repository": {"const": spec.repository}}
+    return {**_WORKSPACE_SCHEMA, "properties": properties}
+
+
 def _schema(
     definition: TaskDefinition, side: str, key: str, model: type[BaseModel]
 ) -> dict[str, Any]:
@@ -146,6 +171,8 @@ def _schema(
     defs = schema.pop("$defs", {})
     with_workspace = definition.workspace is not None
     properties = {"workspace": _WORKSPACE_SCHEMA, key: schema} if with_workspace else {key: schema}
+    if side == "input":
+        properties = _input_properties(definition, schema)
     data: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

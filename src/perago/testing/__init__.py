@@ -1,4 +1,6 @@
-"""In-memory fakes of the ports, and a proxy that fails on demand before a real server.
+"""Runs of tasks on files, in-memory fakes of the ports, and a proxy that fails on demand.
+
+:func:`run_task` is for authors: it runs a task on files with no server.
 
 The fakes need no server and no disk, start no threads and behave the same in every run. The
 project's contract tests run the same cases against the fakes and against real servers.
@@ -20,15 +22,18 @@ from perago.testing.faults import (
     reply_lost,
     request_lost,
 )
+from perago.testing.http_faults import HttpFault
 from perago.testing.lake import InMemoryLake
 from perago.testing.objects import InMemoryObjects
 from perago.testing.spark import InMemorySpark
 from perago.testing.workspaces import InMemoryWorkspaces
 
 if TYPE_CHECKING:
-    from perago.testing.fault_proxy import FaultProxy, HttpFault
+    from perago.testing.fault_proxy import FaultProxy
+    from perago.testing.task_runs import Diff, TaskRun, TaskWorkspace, run_task
 
 __all__ = [
+    "Diff",
     "FaultProxy",
     "Faults",
     "HttpFault",
@@ -38,7 +43,9 @@ __all__ = [
     "InMemorySpark",
     "InMemoryWorkspaces",
     "ManualClock",
+    "TaskRun",
     "TaskSettings",
+    "TaskWorkspace",
     "fails",
     "followed_by",
     "lands_late",
@@ -46,15 +53,21 @@ __all__ = [
     "preceded_by",
     "reply_lost",
     "request_lost",
+    "run_task",
 ]
 
-# Loaded when first asked for: they bring an HTTP server along, which a simulation does not need.
-_LAZY = frozenset({"FaultProxy", "HttpFault"})
+# Loaded when first asked for: they bring an HTTP server or the adapters along, which a simulation
+# does not need.
+_TASK_RUNS = frozenset({"Diff", "TaskRun", "TaskWorkspace", "run_task"})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perago.testing import fault_proxy
+    if name == "FaultProxy":
+        from perago.testing.fault_proxy import FaultProxy
 
-    return getattr(fault_proxy, name)
+        return FaultProxy
+    if name in _TASK_RUNS:
+        from perago.testing import task_runs
+
+        return getattr(task_runs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ Workflows have one task. It behaves as Conductor 3.32 does, which checks no clai
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +56,8 @@ class Workflow:
     payload: dict[str, Any]
     reference_name: str
     iteration: int
+    # Only polls of this domain get its tasks.
+    domain: str | None = None
     status: str = "RUNNING"
     ended_before: bool = False
     tasks: list[Task] = field(default_factory=list)
@@ -76,7 +79,20 @@ class InMemoryConductor:
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None:
         """Deliver the longest waiting task of a type, or None; the token becomes its claim."""
-        return self.faults.run("attempts.poll", lambda: self._poll(task_type, token))
+        return self.faults.run("attempts.poll", lambda: self._poll(task_type, token, domain))
+
+    def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
+        """Say which queues hold anything; a task in one may not be due yet."""
+
+        def do() -> list[str]:
+            waiting = {
+                workflow.settings.task_type
+                for workflow in self._workflows.values()
+                if workflow.domain == domain and any(task.queued for task in workflow.tasks)
+            }
+            return [name for name in task_types if name in waiting]
+
+        return self.faults.run("attempts.find_waiting", do)
 
     def read(self, task_id: str) -> AttemptSnapshot:
         return self.faults.run("attempts.read", lambda: self._snapshot(task_id))
@@ -135,10 +151,11 @@ class InMemoryConductor:
         *,
         reference_name: str = "step",
         iteration: int = 0,
+        domain: str | None = None,
     ) -> str:
-        """Start a workflow; return its id."""
+        """Start a workflow, in ``domain`` for the workers of that domain only; return its id."""
         workflow_id = f"workflow-{next(self._numbers)}"
-        workflow = Workflow(workflow_id, settings, payload, reference_name, iteration)
+        workflow = Workflow(workflow_id, settings, payload, reference_name, iteration, domain)
         self._workflows[workflow_id] = workflow
         self._schedule(workflow, retry_count=0, retried=None)
         return workflow_id
@@ -196,10 +213,12 @@ class InMemoryConductor:
             task.queued = False
             self._end(workflow, task, "TIMED_OUT")
 
-    def _poll(self, task_type: str, token: str) -> Delivery | None:
+    def _poll(self, task_type: str, token: str, domain: str | None) -> Delivery | None:
         now = self._clock.monotonic()
         for workflow in self._workflows.values():
             settings = workflow.settings
+            if workflow.domain != domain:
+                continue
             for task in workflow.tasks:
                 waiting = task.queued and task.available_at <= now
                 if settings.task_type == task_type and waiting:
@@ -242,7 +261,6 @@ class InMemoryConductor:
             reference_name=workflow.reference_name,
             seq=len(workflow.tasks) + 1,
             iteration=workflow.iteration,
-            workflow_name=f"{workflow.settings.task_type}-workflow",
             retried_task_id=retried,
             scheduled_ms=self._next_ms(),
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError, PreconditionError
-from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.lakefs.fence import ACTION_PATH, fence_state
 from perago.protocol.names import ACTIONS_FOLDER
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
@@ -115,7 +115,7 @@ class InMemoryLake:
     def has_fence(self, repository: str, ref: str) -> bool:
         def do() -> bool:
             found = self.repository(repository).visible(ref).get(ACTION_PATH)
-            return found is not None and found.content == ACTION_TEXT.encode()
+            return found is not None and fence_state(found.content).fences
 
         return self.faults.run("lake.has_fence", do)
 

@@ -12,7 +12,7 @@ from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.testing.faults import Faults
 from perago.testing.repository import Repository, StoredObject, Tree
-from perago.transfer.inventory import RemoteObject
+from perago.transfer.inventory import Digest, RemoteObject
 
 _MAX_DELETES = 1000
 
@@ -35,7 +35,7 @@ class InMemoryObjects:
             with self._lock:
                 visible = self._repository(repository).visible(ref)
             return [
-                RemoteObject(key, len(item.content), item.content_type, dict(item.metadata))
+                _listed(key, item)
                 for key, item in sorted(visible.items(), key=lambda pair: pair[0].encode())
                 if key.startswith(prefix)
             ]
@@ -117,6 +117,13 @@ class InMemoryObjects:
                     repo.branches[branch].uncommitted[key] = None
 
         self._faults.run("objects.delete", do)
+
+
+def _listed(key: str, item: StoredObject) -> RemoteObject:
+    checksum = Digest(len(item.content))
+    checksum.update(memoryview(item.content))
+    metadata = dict(item.metadata)
+    return RemoteObject(key, len(item.content), item.content_type, metadata, checksum.text())
 
 
 def _diff(before: Tree, after: Tree) -> list[Change]:

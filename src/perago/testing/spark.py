@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from perago.errors import BackendError
 from perago.protocol.identity import Execution
-from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake
 from perago.testing.repository import StoredObject
 from perago.transfer.inventory import listing_prefix, project
@@ -27,14 +27,21 @@ class InMemorySparkWorkspace:
     staging: StagingBranch | None
     running: list[Operation] = field(repr=False)
     failed: list[str] = field(default_factory=list, repr=False)
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
 
-    def files(self) -> dict[str, bytes]:
-        """Return the content of every file at the input commit, by path."""
+    def files(self, source: str | None = None) -> dict[str, bytes]:
+        """Return the content of every file at the input commit, by path; or those of an input."""
+        if source is None:
+            return self._read(self.repository, self.ref, self.prefix)
+        given = self.inputs[source]
+        return self._read(given.workspace.repository, given.workspace.ref, given.prefix)
+
+    def _read(self, repository: str, ref: str, prefix: str) -> dict[str, bytes]:
         objects = self.lake.objects
-        listing = objects.list(self.repository, self.ref, listing_prefix(self.prefix))
+        listing = objects.list(repository, ref, listing_prefix(prefix))
         return {
-            path: b"".join(objects.read(self.repository, self.ref, item.key, item.size))
-            for path, item in project(listing, self.prefix).files.items()
+            path: b"".join(objects.read(repository, ref, item.key, item.size))
+            for path, item in project(listing, prefix).files.items()
         }
 
     def write(self, path: str, content: bytes = b"") -> None:
@@ -76,6 +83,7 @@ class InMemorySparkExecution:
     lake: InMemoryLake
     input: WorkspaceInput
     prefix: str
+    inputs: Mapping[str, NamedInput] = field(default_factory=dict)
     # Operations that the body started and did not wait for.
     running: list[Operation] = field(default_factory=list)
     # Paths at which a write of the body failed.
@@ -83,7 +91,14 @@ class InMemorySparkExecution:
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> InMemorySparkWorkspace:
         return InMemorySparkWorkspace(
-            self.lake, self.input.repository, self.prefix, ref, staging, self.running, self.failed
+            self.lake,
+            self.input.repository,
+            self.prefix,
+            ref,
+            staging,
+            self.running,
+            self.failed,
+            self.inputs,
         )
 
     def failed_writes(self) -> list[str]:
@@ -122,10 +137,14 @@ class InMemorySpark:
 
     @contextmanager
     def open(
-        self, execution: Execution, workspace: WorkspaceInput, prefix: str
+        self,
+        execution: Execution,
+        workspace: WorkspaceInput,
+        prefix: str,
+        inputs: Mapping[str, NamedInput],
     ) -> Iterator[InMemorySparkExecution]:
         spark = self._lake.faults.run(
-            "spark.open", lambda: InMemorySparkExecution(self._lake, workspace, prefix)
+            "spark.open", lambda: InMemorySparkExecution(self._lake, workspace, prefix, inputs)
         )
         self.opened.append(spark)
         self.open_count += 1

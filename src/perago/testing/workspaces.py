@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perago.protocol.identity import Execution
 from perago.protocol.ports import Changes
-from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake
 from perago.testing.repository import StoredObject
 from perago.transfer.inventory import listing_prefix, project
@@ -38,17 +38,28 @@ class InMemoryDirectory:
         self._lake = lake
         self._fetched: dict[str, bytes] = {}
         self._prefix = ""
+        # The folders of the inputs, with their files.
+        self.inputs: dict[Path, dict[str, bytes]] = {}
 
     def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
-        objects = self._lake.objects
-        repository, ref = workspace.repository, workspace.ref
-        listing = objects.list(repository, ref, listing_prefix(prefix))
-        for path, item in project(listing, prefix).files.items():
-            pieces = objects.read(repository, ref, item.key, item.size)
-            self._fetched[path] = b"".join(pieces)
+        self._fetched = self._read(workspace, prefix)
         self.files.update(self._fetched)
         self._prefix = listing_prefix(prefix)
         return {"objects": len(self.files)}
+
+    def fetch_input(self, name: str, given: NamedInput) -> tuple[Path, dict[str, int]]:
+        folder = self.data / "inputs" / name
+        files = self.inputs[folder] = self._read(given.workspace, given.prefix)
+        return folder, {"objects": len(files)}
+
+    def _read(self, workspace: WorkspaceInput, prefix: str) -> dict[str, bytes]:
+        objects = self._lake.objects
+        repository, ref = workspace.repository, workspace.ref
+        listing = objects.list(repository, ref, listing_prefix(prefix))
+        return {
+            path: b"".join(objects.read(repository, ref, item.key, item.size))
+            for path, item in project(listing, prefix).files.items()
+        }
 
     def changes(self) -> DictChanges:
         before = self._fetched
@@ -57,7 +68,7 @@ class InMemoryDirectory:
         }
         return DictChanges(writes, tuple(sorted(set(before) - set(self.files))))
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
         if not isinstance(changes, DictChanges):
             raise TypeError(f"not the changes of this workspace: {type(changes).__name__}")
         objects = self._lake.objects
@@ -67,6 +78,7 @@ class InMemoryDirectory:
         for path, body in changes.writes.items():
             item = StoredObject(body)
             objects.put(staging.repository, staging.branch, self._prefix + path, item)
+        return {}
 
 
 class InMemoryWorkspaces:
@@ -88,6 +100,10 @@ class InMemoryWorkspaces:
     def files_at(self, data: Path) -> dict[str, bytes]:
         """Return the files of an open directory, by relative path; a body changes this dict."""
         return self._open[data].files
+
+    def input_files_at(self, folder: Path) -> dict[str, bytes]:
+        """Return the files of an input of an open directory, by relative path."""
+        return next(it.inputs[folder] for it in self._open.values() if folder in it.inputs)
 
     @property
     def open_count(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.protocol.workspace import StagingBranch
+from perago.transfer.cache import ObjectCache
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.moving import (
@@ -15,6 +16,7 @@ from perago.transfer.moving import (
     delete_partition,
     download_partition,
     hash_partition,
+    landing_folder,
     upload_partition,
 )
 from perago.transfer.paths import FileSystem, check_projection
@@ -29,6 +31,7 @@ class Engine:
 
     store: ObjectStore
     threads: int = 32
+    cache: ObjectCache | None = None
 
     def fetch(self, source: Source, data: Path) -> FetchedProjection:
         return self.fetch_listed(source, source.listing(self.store), data)
@@ -38,24 +41,39 @@ class Engine:
     ) -> FetchedProjection:
         projection = project(listing, source.prefix)
         check_projection(projection, data, FileSystem.probe(data))
+        # What an attempt before counted that failed is not this one's.
+        self._cache_counts()
         files = self.download(source.repository, source.ref, projection, data)
-        return FetchedProjection(projection, files, source.prefix, data)
+        return FetchedProjection(projection, files, source.prefix, data, self._cache_counts())
 
     def download(
         self, repository: str, ref: str, projection: Projection, folder: Path
     ) -> dict[str, FetchedFile]:
         """Write every file of a projection below ``folder``; return their records and hashes."""
         make_folders(projection.markers, folder)
-        with download_target(folder) as target:
-            return download_partition(
-                self.store, repository, ref, projection.files.items(), target, self.threads
-            )
+        return download_partition(
+            self.store,
+            repository,
+            ref,
+            projection.files.items(),
+            DownloadTarget(folder),
+            self.threads,
+            self.cache,
+        )
 
-    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> dict[str, int]:
         collected = plan.collect()
         repository, branch = staging.repository, staging.branch
         delete_partition(self.store, repository, branch, collected.deletes, self.threads)
-        upload_partition(self.store, repository, branch, collected.uploads, data, self.threads)
+        upload_partition(
+            self.store, repository, branch, collected.uploads, data, self.threads, self.cache
+        )
+        # Nothing is looked up here.
+        counts = self._cache_counts()
+        return {name: counts[name] for name in counts if name == "cache_evictions"}
+
+    def _cache_counts(self) -> dict[str, int]:
+        return self.cache.take_counts() if self.cache else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +84,18 @@ class FetchedProjection:
     files: dict[str, FetchedFile]
     prefix: str
     data: Path
+    cache_counts: dict[str, int]
 
     def counts(self) -> dict[str, int]:
         size = sum(item.size for item in self.projection.files.values())
-        return {"objects": len(self.files), "bytes": size}
+        return {"objects": len(self.files), "bytes": size, **self.cache_counts}
 
     def changes(self, body_started_ns: int) -> SyncPlan:
         tree = scan(self.data)
-        hashes = hash_partition(self.data, suspects(tree, self.files, body_started_ns))
+        digests = hash_partition(self.data, suspects(tree, self.files, body_started_ns))
 
         def is_changed(path: str) -> bool:
-            return path in hashes and hashes[path] != self.files[path].md5
+            return path in digests and digests[path] != self.files[path].digest
 
         return build_sync_plan(
             projection=self.projection, tree=tree, prefix=self.prefix, is_changed=is_changed
@@ -89,13 +108,13 @@ def download_target(data: Path) -> Iterator[DownloadTarget]:
 
     A task that still runs after the block finds no landing folder, and so cannot add a file.
     """
-    target = DownloadTarget.beside(data)
-    target.landing.mkdir(mode=0o700)
+    landing = landing_folder(data)
+    landing.mkdir(mode=0o700)
     try:
-        yield target
+        yield DownloadTarget(data, landing)
     finally:
         # Renamed first: while a tree is being removed, more files could be written into it.
-        remove_tree(target.landing.rename(target.landing.with_suffix(".over")))
+        remove_tree(landing.rename(landing.with_suffix(".over")))
 
 
 def make_folders(markers: Iterable[str], folder: Path) -> None:

@@ -51,8 +51,11 @@ class TransferEngine(Protocol):
         """
         ...
 
-    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
-        """Apply a plan of any engine: deletes first, so that ``a`` can become ``a/b``."""
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> dict[str, int]:
+        """Apply a plan of any engine: deletes first, so that ``a`` can become ``a/b``.
+
+        Returns counts beside those of the plan.
+        """
         ...
 
 
@@ -108,9 +111,9 @@ class ChosenBySize:
                 return None
         return listing
 
-    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> dict[str, int]:
         """Stage with the engine for the size of the plan, whatever the workspace's size is."""
         summary = plan.summary()
         total = TransferSize(summary["uploads"] + summary["deletes"], summary["upload_bytes"])
         engine = self.large if self.threshold.reached_by(total) else self.small
-        engine.stage(plan, staging, data)
+        return engine.stage(plan, staging, data)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +16,15 @@ from perago.transfer.subtrees import WHOLE, Subtree
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 ATTEMPT_MARKER = ".perago-attempt.json"
+# Objects move in pieces of this size; a larger one is uploaded in parts.
+PIECE = 8 << 20
+# The number of parts that S3 takes for one object.
+_MAX_PARTS = 10_000
+# The form of a digest.
+DIGEST = re.compile(r"[0-9a-f]{32}")
+# Pieces of an object that wait for their hash or are being hashed.
+_HASHED_AT_ONCE = 2
+_new_md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,66 @@ class RemoteObject:
     size: int
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: dict[str, str] = field(default_factory=dict)
+    # What the store calls the checksum: a digest, or a token that says nothing about the content.
+    checksum: str = ""
+    # Where the store has the bytes, if the checksum may be a token; an upload is at a new place.
+    address: str = field(default="", compare=False)
+
+
+class Digest:
+    """Computes the checksum that LakeFS gives to content that is uploaded in our pieces.
+
+    For one piece that is its MD5. For more it is, as in S3, the MD5 of the MD5s of the pieces:
+    that is known of an object in parts, and its MD5 is not.
+    """
+
+    def __init__(self, size: int, pool: Executor | None = None) -> None:
+        """Begin the digest of so many bytes; with a pool, whole pieces are hashed there."""
+        self._piece = piece_size(size) if size > PIECE else None
+        self._pool = pool
+        self._current = _new_md5()
+        self._room = self._piece or 0
+        self._done: list[Callable[[], bytes]] = []
+
+    def update(self, content: memoryview) -> None:
+        """Add what follows."""
+        if self._piece is None:
+            self._current.update(content)
+            return
+        while len(content):
+            part, content = content[: self._room], content[self._room :]
+            if self._pool is not None and len(part) == self._piece:
+                if len(self._done) >= _HASHED_AT_ONCE:
+                    # A bound for the pieces that wait in memory.
+                    self._done[-_HASHED_AT_ONCE]()
+                self._done.append(self._pool.submit(_md5, part).result)
+                continue
+            self._current.update(part)
+            self._room -= len(part)
+            if not self._room:
+                self._done.append(self._current.digest)
+                self._current, self._room = _new_md5(), self._piece
+
+    def text(self) -> str:
+        """Return the digest of what was added."""
+        if self._piece is None:
+            return self._current.hexdigest()
+        parts = [digest() for digest in self._done]
+        if self._room < self._piece or not parts:
+            parts.append(self._current.digest())
+        return _new_md5(b"".join(parts)).hexdigest()
+
+
+def _md5(content: memoryview) -> bytes:
+    return _new_md5(content).digest()
+
+
+def piece_size(size: int) -> int:
+    """Return the size of the parts in which an object is written: they grow with the object.
+
+    An object may have 10,000 parts, which is 78 GiB in parts of 8 MiB.
+    """
+    return PIECE * max(1, -(-size // (PIECE * _MAX_PARTS)))
 
 
 class ObjectStore(Protocol):

@@ -6,11 +6,11 @@ its own partition. The functions take and return plain values, so that both beha
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,18 @@ from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.text import quote_path, show_path
-from perago.transfer.inventory import ObjectStore, RemoteObject
+from perago.transfer.cache import CachedObject, ObjectCache
+from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file
+from perago.transfer.scan import FetchedFile, StatRecord, hash_file, write_all
 
 _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
-# Memory for one object while it moves: a few pieces of a large one.
-_MAX_PER_OBJECT = 32 << 20
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Memory for one object while it moves: a few pieces of a large one, read ahead and being hashed.
+_MAX_PER_OBJECT = 48 << 20
+# So many objects are read twice before a store's checksums are taken for tokens.
+_ENOUGH_TOKENS = 3
 # Memory for all objects that move. A client that joins pieces needs at most as much again.
 _MAX_IN_MEMORY = 96 << 20
 
@@ -35,19 +39,23 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class DownloadTarget:
-    """Where a download goes: each file is written in ``landing`` and then renamed into ``data``.
+    """Where a download goes: into ``data``, or into ``landing`` first and then into ``data``.
 
-    The engine removes the landing folder when the download is over. So an abandoned Spark task
-    that still runs cannot add a file to the folder that the body works in by then.
+    Spark's tasks use a landing folder, which the engine removes when the download is over: an
+    abandoned task that still runs cannot add a file to the folder that the body works in by then.
     """
 
     data: Path
-    landing: Path
+    landing: Path | None = None
 
     @classmethod
     def beside(cls, data: Path) -> DownloadTarget:
         """Return the target with a landing folder beside ``data``, on the same file system."""
-        return cls(data, data.with_name(f"{data.name}.landing"))
+        return cls(data, landing_folder(data))
+
+
+def landing_folder(data: Path) -> Path:
+    return data.with_name(f"{data.name}.landing")
 
 
 def download_partition(
@@ -57,62 +65,160 @@ def download_partition(
     objects: Iterable[tuple[str, RemoteObject]],
     target: DownloadTarget,
     threads: int,
+    cache: ObjectCache | None = None,
 ) -> dict[str, FetchedFile]:
     """Write objects, each given with its path, below the data folder.
 
-    Returns the record and hash of each file by path. Raises ``BackendUnavailableError`` for an
-    object that is not as long as the listing says.
+    Returns the record and digest of each file by path. Raises ``BackendUnavailableError`` for an
+    object that is not as long as the listing says, or does not have the checksum.
     """
-    fetched: dict[str, FetchedFile] = {}
-    memory = ByteBudget(_MAX_IN_MEMORY)
-    made: set[Path] = {target.data}
-
-    def fetch(item: tuple[str, RemoteObject]) -> None:
-        path, remote = item
-        file = target.data / path
-        if file.parent not in made:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            made.add(file.parent)
-        with memory.take(min(remote.size, _MAX_PER_OBJECT)):
-            pieces = store.read(repository, ref, remote.key, remote.size)
-            fetched[path] = _download_one(memory.guarded(pieces), remote, file, target.landing)
-
     # Large objects first: one that started last would be waited for alone.
     order = sorted(objects, key=lambda item: -item[1].size)
-    run_over(order, fetch, min(threads, len(order)), on_error=memory.close)
-    return fetched
+    download = _Download(store, repository, ref, target, cache)
+    # One thread takes small objects from the cache: more would only wait for the interpreter.
+    left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
+    run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
+    return download.fetched
 
 
-def _download_one(
-    pieces: Iterable[memoryview], remote: RemoteObject, destination: Path, landing: Path
-) -> FetchedFile:
-    digest = hashlib.md5(usedforsecurity=False)
-    size = 0
-    # A unique name: a task that Spark retries never finds the file of the first try.
-    fresh = landing / uuid.uuid4().hex
-    with fresh.open("xb", buffering=0) as file:
-        for piece in pieces:
+class _Download:
+    """The download of one partition."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        repository: str,
+        ref: str,
+        target: DownloadTarget,
+        cache: ObjectCache | None,
+    ) -> None:
+        self.fetched: dict[str, FetchedFile] = {}
+        self.memory = ByteBudget(_MAX_IN_MEMORY)
+        self._store = store
+        self._repository = repository
+        self._ref = ref
+        self._target = target
+        self._cache = cache
+        self._made = {str(target.data)}
+        # How many checksums look like MD5s and are none.
+        self._tokens = 0
+
+    def take_cached(self, path: str, remote: RemoteObject) -> bool:
+        """Copy one object from the cache; return whether it was there."""
+        if self._cache is None or remote.size == 0:
+            return False
+        found = self._cache.find(self._repository, remote)
+        is_taken = found is not None and self._copy(found, path)
+        self._cache.count(remote, hit=is_taken)
+        return is_taken
+
+    def _copy(self, found: CachedObject, path: str) -> bool:
+        with self._new_file(path) as file:
+            if not found.copy_to(file.descriptor):
+                os.unlink(file.path)  # noqa: PTH108
+                return False
+            self.fetched[path] = file.put_in_place(found.digest)
+        return True
+
+    def fetch(self, item: tuple[str, RemoteObject]) -> None:
+        """Download one object; a large one is looked up in the cache first."""
+        path, remote = item
+        if remote.size > PIECE and self.take_cached(path, remote):
+            return
+        with self.memory.take(min(remote.size, _MAX_PER_OBJECT)), self._new_file(path) as file:
+            if remote.size > PIECE:
+                with ThreadPoolExecutor(2, "perago-hash") as pool:
+                    content, digest = self._write(remote, file, Digest(remote.size, pool))
+            else:
+                content, digest = self._write(remote, file, Digest(remote.size))
+            digest = self._verified(remote, digest)
+            self.fetched[path] = file.put_in_place(digest)
+            if self._cache is not None and remote.size > 0:
+                self._cache.add_read(self._repository, remote, digest, content)
+
+    def _write(
+        self, remote: RemoteObject, file: _NewFile, digest: Digest
+    ) -> tuple[memoryview | int, str]:
+        """Write the content; return it, or the file's descriptor if it is large, and its digest."""
+        size, piece = 0, memoryview(b"")
+        for piece in self._read(remote):
             digest.update(piece)
-            size += _write_all(file.fileno(), piece)
+            size += write_all(file.descriptor, piece)
         if size != remote.size:
             raise BackendUnavailableError(
                 f"object {quote_path(remote.key)} has {size} bytes instead of {remote.size}"
             )
-        fresh.rename(destination)
+        return piece if len(piece) == size else file.descriptor, digest.text()
+
+    def _read(self, remote: RemoteObject) -> Iterator[memoryview]:
+        pieces = self._store.read(self._repository, self._ref, remote.key, remote.size)
+        return self.memory.guarded(pieces)
+
+    def _verified(self, remote: RemoteObject, digest: str) -> str:
+        """Compare the content with the checksum, where that is an MD5; return the digest.
+
+        That of a large object depends on how it was uploaded, and some object stores make tokens
+        of the same form. Content that arrives twice alike is what the store has.
+        """
+        if digest == remote.checksum:
+            return remote.checksum  # one text in memory instead of two
+        is_md5 = remote.size <= PIECE and DIGEST.fullmatch(remote.checksum) is not None
+        if not is_md5 or self._tokens >= _ENOUGH_TOKENS:
+            return digest
+        again = Digest(remote.size)
+        for piece in self._read(remote):
+            again.update(piece)
+        if again.text() != digest:
+            raise BackendUnavailableError(
+                f"object {quote_path(remote.key)} did not arrive as it is stored: "
+                f"its MD5 is not {remote.checksum}"
+            )
+        self._tokens += 1
+        return digest
+
+    @contextmanager
+    def _new_file(self, path: str) -> Iterator[_NewFile]:
+        """Create a file within the block."""
+        destination = f"{self._target.data}/{path}"
+        folder = destination.rpartition("/")[0]
+        if folder not in self._made:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            self._made.add(folder)
+        # A unique name: a task that Spark retries never finds the file of the first try.
+        landing = self._target.landing
+        fresh = destination if landing is None else f"{landing}/{uuid.uuid4().hex}"
+        descriptor = os.open(fresh, _CREATE, 0o666)
+        try:
+            yield _NewFile(descriptor, fresh, destination)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _NewFile:
+    """An open file that is being written."""
+
+    descriptor: int
+    path: str
+    destination: str
+
+    def put_in_place(self, digest: str) -> FetchedFile:
+        """Give the file its name, if it has another, and return what it is then."""
+        if self.path != self.destination:
+            os.rename(self.path, self.destination)  # noqa: PTH104
         # After the rename, which changes the record.
-        record = StatRecord.of(os.fstat(file.fileno()))
-    return FetchedFile(record, digest.hexdigest())
+        return FetchedFile(StatRecord.of(os.fstat(self.descriptor)), digest)
 
 
 def hash_partition(folder: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the MD5 of local files, by path."""
-    hashes: dict[str, str] = {}
+    """Return the digests of local files, by path."""
+    digests: dict[str, str] = {}
 
     def one(path: str) -> None:
-        hashes[path] = hash_file(folder / path)
+        digests[path] = hash_file(folder / path)
 
     run_over(paths, one, min(_HASHING_THREADS, len(paths)))
-    return hashes
+    return digests
 
 
 def delete_partition(
@@ -132,6 +238,7 @@ def upload_partition(
     uploads: Iterable[Upload],
     folder: Path,
     threads: int,
+    cache: ObjectCache | None = None,
 ) -> None:
     """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
     memory = ByteBudget(_MAX_IN_MEMORY)
@@ -139,6 +246,8 @@ def upload_partition(
     def send(upload: Upload) -> None:
         with memory.take(min(upload.size, _MAX_PER_OBJECT)):
             _upload_one(store, repository, branch, upload, folder / upload.path)
+        if cache is not None:
+            cache.add_file(folder / upload.path)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
     run_over(order, send, min(threads, len(order)), on_error=memory.close)
@@ -170,14 +279,6 @@ def _assert_as_scanned(source: Path, upload: Upload) -> None:
             f"a file changed while it was being published: {show_path(upload.path)}",
             hint="The body must wait for every process and thread it starts.",
         )
-
-
-def _write_all(descriptor: int, piece: memoryview) -> int:
-    """Write a piece and return its length; an unbuffered write may write only part of it."""
-    written = os.write(descriptor, piece)
-    while written < len(piece):
-        written += os.write(descriptor, piece[written:])
-    return written
 
 
 def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from perago.errors import ProjectionError
 from perago.text import show_path
-from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.inventory import ATTEMPT_MARKER, Digest
 from perago.transfer.subtrees import WHOLE, Subtree
 
 _HASH_PIECE = 1 << 20
@@ -50,7 +49,7 @@ class FetchedFile:
     """A file as it was right after its download."""
 
     record: StatRecord
-    md5: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +147,27 @@ def _inside(folder: Path, start: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the MD5 of a file.
+    """Return the digest of a file.
 
     Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
     and a link not followed.
     """
-    digest = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb", opener=_open_itself) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    with open(path, "rb", buffering=0, opener=_open_itself) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise ProjectionError(f"no longer a file: {show_path(str(path))}")
+        digest = Digest(found.st_size)
         while piece := file.read(_HASH_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+            digest.update(memoryview(piece))
+    return digest.text()
+
+
+def write_all(descriptor: int, piece: memoryview) -> int:
+    """Write a piece and return its length; an unbuffered write may write only part of it."""
+    written = os.write(descriptor, piece)
+    while written < len(piece):
+        written += os.write(descriptor, piece[written:])
+    return written
 
 
 def _open_itself(path: str, flags: int) -> int:

@@ -19,7 +19,7 @@ import psutil
 from perago.errors import ProjectionError
 from perago.protocol.identity import Execution
 from perago.protocol.ports import Changes
-from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.text import as_utf8, show_path
 from perago.transfer.engines import Fetched, Plan, TransferEngine
 from perago.transfer.inventory import ATTEMPT_MARKER, Source
@@ -27,6 +27,7 @@ from perago.transfer.removal import empty_folder, opened_folder
 
 _log = logging.getLogger(__name__)
 _DATA = "data"
+_INPUTS = "inputs"
 _UNSAFE = re.compile(r"[^0-9A-Za-z_.-]+")
 LOCK_FILE = ".perago-lock"
 # Begins the name of a directory that is incomplete: being made, or being removed.
@@ -53,6 +54,13 @@ class LocalWorkspace:
         self._fetched = fetched, self._directory.touch()
         return fetched.counts()
 
+    def fetch_input(self, name: str, given: NamedInput) -> tuple[Path, dict[str, int]]:
+        source = Source(given.workspace.repository, given.workspace.ref, given.prefix)
+        folder = self._directory.path / _INPUTS / name
+        folder.mkdir(mode=0o700, parents=True)
+        fetched = self._engine.fetch(source, folder)
+        return folder, fetched.counts()
+
     def changes(self) -> Plan:
         self._directory.assert_ours()
         if self._fetched is None:
@@ -60,11 +68,11 @@ class LocalWorkspace:
         fetched, body_started_ns = self._fetched
         return fetched.changes(body_started_ns)
 
-    def stage(self, changes: Changes, staging: StagingBranch) -> None:
+    def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
         if not isinstance(changes, Plan):
             raise TypeError(f"not a plan of this workspace: {type(changes).__name__}")
         self._directory.assert_ours()
-        self._engine.stage(changes, staging, self.data)
+        return self._engine.stage(changes, staging, self.data)
 
 
 @dataclass(frozen=True, slots=True)

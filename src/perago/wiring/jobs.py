@@ -1,4 +1,4 @@
-"""Jobs from task definitions: a task as the life cycle sees it."""
+"""Jobs from task definitions, and contexts from executions: what a life cycle and a body get."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from perago.protocol.events import EventSink, PhaseEvent
+from perago.protocol.identity import Execution
 from perago.protocol.job import (
     DEFAULT_LANDING_SECONDS,
     DEFAULT_MERGE_TIMEOUT_SECONDS,
+    InputUse,
     Job,
     WorkspaceUse,
 )
+from perago.tasks.context import AttemptState, TaskContext
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.tasks.guardrails import Guardrail, Warn, check_folder, check_spark
 
 
 def build_job(definition: TaskDefinition) -> Job:
@@ -39,6 +43,29 @@ def build_job(definition: TaskDefinition) -> Job:
         landing_seconds=landing,
         code_fingerprint=_fingerprint(definition.function),
         perago_version=_version(),
+    )
+
+
+def build_context(
+    task: str,
+    execution: Execution,
+    events: EventSink,
+    ask: Callable[[], AttemptState] = AttemptState,
+) -> TaskContext:
+    """Build what ``perago.context()`` returns in the body of an execution."""
+    attempt = execution.attempt
+
+    def tell(done: float, total: float | None) -> None:
+        events(PhaseEvent("task_progress", "body", None, {"done": done, "total": total}))
+
+    return TaskContext(
+        task=task,
+        workflow_id=attempt.workflow_instance_id,
+        task_id=attempt.task_id,
+        execution_id=execution.id,
+        attempt_number=attempt.retry_count + 1,
+        _ask=ask,
+        _tell=tell,
     )
 
 
@@ -68,7 +95,7 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
     if spec is None:
         return None
     kind: Literal["file", "spark"] = "spark" if definition.kind == "spark" else "file"
-    check: Callable[[Sequence[Guardrail], Any], None] = (
+    check: Callable[[Sequence[Guardrail], Any, Warn], None] = (
         check_spark if kind == "spark" else check_folder
     )
     return WorkspaceUse(
@@ -77,6 +104,9 @@ def _build_workspace_use(definition: TaskDefinition) -> WorkspaceUse | None:
         check_pre=partial(check, spec.pre),
         check_post=partial(check, spec.post),
         kind=kind,
+        inputs={
+            name: InputUse(it.normal_prefix, it.repository) for name, it in spec.inputs.items()
+        },
         pre_guardrails=len(spec.pre),
         post_guardrails=len(spec.post),
     )

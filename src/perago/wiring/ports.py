@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perago.connections import LakeFSConnection
+from perago.errors import ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
@@ -18,10 +20,14 @@ from perago.protocol.job import Policy, Ports, SparkPorts, StoragePorts
 from perago.protocol.ports import Attempts
 from perago.settings import Settings
 from perago.spark.executions import ConnectExecutions, OpenSession
+from perago.text import show_path
+from perago.transfer.cache import ObjectCache
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold, TransferEngine
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.connections import lakefs_connection
+
+_log = logging.getLogger(__name__)
 
 
 class SystemClock:
@@ -108,7 +114,8 @@ def build_engine(
     transfer_session: Callable[[], Any] | None = None,
 ) -> TransferEngine:
     """Build the in-process engine and, with a session, the Spark engine for large workspaces."""
-    in_process = Engine(store, threads=settings.transfer_threads)
+    cache = _usable_cache(settings, lakefs.endpoint)
+    in_process = Engine(store, settings.transfer_threads, cache)
     if transfer_session is None:
         return in_process
     # Imported here: a worker without Spark need not load pyarrow.
@@ -116,6 +123,33 @@ def build_engine(
 
     on_spark = SparkEngine(store, LakeFSStoreSerializer(lakefs), transfer_session, events)
     return ChosenBySize(in_process, on_spark, spark_threshold(settings))
+
+
+def _usable_cache(settings: Settings, server: str) -> ObjectCache | None:
+    """Open the object cache, if it is not switched off; attempts also run without it."""
+    if settings.object_cache_bytes == 0:
+        return None
+    try:
+        return open_cache(settings, server)
+    except ConfigurationError as error:
+        _log.warning("attempts run without the object cache: %s", error)
+        return None
+
+
+def open_cache(settings: Settings, server: str = "") -> ObjectCache:
+    """Open the object cache; raises ``ConfigurationError`` if its folder cannot be used."""
+    folder = settings.object_cache
+    cache = ObjectCache(
+        folder, settings.object_cache_bytes, min_free=settings.min_free_bytes, server=server
+    )
+    try:
+        cache.prepare()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the object cache {show_path(str(folder))} cannot be used: {error.strerror or error}",
+            hint="Give PERAGO_OBJECT_CACHE a folder that belongs to this user alone.",
+        ) from error
+    return cache
 
 
 def spark_threshold(settings: Settings) -> Threshold:

@@ -73,7 +73,7 @@ def _can_start(spark: ExternalSpark | ManagedSpark) -> bool:
     if isinstance(spark, ExternalSpark):
         return True
     try:
-        java.find(java.SPARK)
+        java.find(spark.connect.java)
     except SetupError as error:
         _log.info("spark_not_available", reason=str(error), effect="this process moves everything")
         return False

@@ -87,6 +87,22 @@ class ProceedDecision(_Message):
     why: str = ""
 
 
+class StateRequested(_Message):
+    """Executor, for a body that asks: how much time is left?"""
+
+    kind: Literal["state_requested"] = "state_requested"
+    number: int
+
+
+class StateReported(_Message):
+    """Supervisor: so much, and whether the worker stops."""
+
+    kind: Literal["state_reported"] = "state_reported"
+    number: int
+    seconds_left: float | None
+    stopped: bool
+
+
 class SparkRequested(_Message):
     """Executor: this attempt needs Spark; where is it?"""
 
@@ -138,6 +154,8 @@ Message = (
     | PhaseReported
     | MayProceed
     | ProceedDecision
+    | StateRequested
+    | StateReported
     | SparkRequested
     | SparkAddress
     | OutputReported

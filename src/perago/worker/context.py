@@ -30,6 +30,7 @@ from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import Progress, Reported, hand_back, report, task_log
 
+HAND_BACK_SECONDS = 10.0
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
 _LONGEST_REPORT_SECONDS = 300.0
@@ -150,7 +151,7 @@ class WorkerContext:
     def hand_back(self, delivery: Delivery) -> None:
         """Put a claimed attempt back into the queue, so that a deploy burns no retry."""
         try:
-            given = hand_back(self.conductor, delivery.claim)
+            given = hand_back(self.conductor, delivery.claim, seconds=HAND_BACK_SECONDS)
         except BackendError as error:
             self._log_loss("hand_back_failed", error, task_id=delivery.claim.attempt.task_id)
             return

@@ -25,7 +25,7 @@ from typing import Any
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
 from perago.masking import hide_secret_variables
-from perago.observability.logs import attempt_logs, configure_logs
+from perago.observability.logs import configure_logs, process_logs
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
 from perago.protocol.job import Job, Ports
@@ -34,10 +34,11 @@ from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
 from perago.spark.client import SparkClient
+from perago.tasks.context import AttemptState, attempt_context
 from perago.tasks.discover import load_tasks
 from perago.text import shorten
 from perago.wiring.connections import conductor_connection
-from perago.wiring.jobs import build_job
+from perago.wiring.jobs import build_context, build_job
 from perago.wiring.ports import SparkAccess, open_ports
 from perago.worker import kernel
 from perago.worker.channel import (
@@ -53,7 +54,12 @@ from perago.worker.channel import (
     Ready,
     SparkAddress,
     SparkRequested,
+    StateReported,
+    StateRequested,
 )
+
+# What a supervisor answers to a question of an executor.
+Answer = ProceedDecision | StateReported | SparkAddress
 
 _ANSWER_SECONDS = 10.0
 # The supervisor bounds the start of a server itself, and says so in time.
@@ -77,7 +83,7 @@ class Line:
         self._on_end = on_end
         self.assignments: queue.Queue[Assignment] = queue.Queue()
         self._numbers = itertools.count(1)
-        self._answers: dict[int, queue.SimpleQueue[ProceedDecision | SparkAddress]] = {}
+        self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def report_phase(self, event: PhaseEvent) -> None:
@@ -108,9 +114,14 @@ class Line:
             raise BackendUnavailableError(why, hint=hint)
         return answer.remote
 
-    def _ask(
-        self, question: Callable[[int], Message], seconds: float
-    ) -> ProceedDecision | SparkAddress:
+    def ask_state(self) -> AttemptState:
+        """Ask the supervisor for what a body wants to know of its attempt."""
+        answer = self._ask(lambda number: StateRequested(number=number), _ANSWER_SECONDS)
+        if not isinstance(answer, StateReported):
+            return AttemptState()
+        return AttemptState(seconds_left=answer.seconds_left, stopped=answer.stopped)
+
+    def _ask(self, question: Callable[[int], Message], seconds: float) -> Answer:
         """Ask under a fresh number: a late answer to an older question is not taken for this."""
         number = next(self._numbers)
         answers = self._answers[number] = queue.SimpleQueue()
@@ -122,7 +133,7 @@ class Line:
         finally:
             del self._answers[number]
 
-    def _take_answer(self, answer: ProceedDecision | SparkAddress) -> None:
+    def _take_answer(self, answer: Answer) -> None:
         if waiting := self._answers.get(answer.number):
             waiting.put(answer)
 
@@ -132,7 +143,7 @@ class Line:
                 message = self._channel.receive(None)
                 if isinstance(message, Assignment):
                     self.assignments.put(message)
-                elif isinstance(message, ProceedDecision | SparkAddress):
+                elif isinstance(message, Answer):
                     self._take_answer(message)
         except ChannelClosedError:
             pass  # the supervisor has hung up, or is gone
@@ -233,16 +244,23 @@ def main(
             assignment = line.assignments.get()
             ignore_stop_signals()  # the last body may have changed them
             task_log.begin()
-            outcome = _run(jobs, assignment, ports, spark)
+            outcome = _run(jobs, assignment, ports, spark, line)
             leftovers.end()
             _flush()
             channel.send(_finished(outcome))
 
 
-def _run(jobs: dict[str, Job], assignment: Assignment, ports: Ports, spark: SparkClient) -> Outcome:
+def _run(
+    jobs: dict[str, Job], assignment: Assignment, ports: Ports, spark: SparkClient, line: Line
+) -> Outcome:
     execution = assignment.execution
+    context = build_context(assignment.task, execution, ports.events, line.ask_state)
     try:
-        with attempt_logs(assignment.task, execution), spark.attempt(execution):
+        with (
+            process_logs(assignment.task, execution),
+            spark.attempt(execution),
+            attempt_context(context),
+        ):
             return run_attempt(jobs[assignment.task], execution, assignment.payload, ports)
     except ChannelClosedError:
         raise

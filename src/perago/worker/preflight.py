@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
-from perago.lakefs.control import LakeFSControl
-from perago.lakefs.objects import LakeFSObjects
 from perago.operations import registration
+from perago.operations.server_checks import lakefs_errors
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
@@ -29,8 +28,6 @@ from perago.wiring.connections import conductor_connection, lakefs_connection
 # For all checks together; each request has a part of it.
 _SECONDS = 30.0
 _REQUEST_SECONDS = 10.0
-# obstore waits for a whole request several times as long.
-_GATEWAY_SECONDS = 2.5
 
 
 @dataclass
@@ -150,7 +147,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
     """Probe an external server; make sure that a managed one could be started."""
     try:
         if isinstance(spark, ManagedSpark):
-            java.find(java.SPARK)
+            java.find(spark.connect.java)
             spark_jars.find_or_fetch(Cache.of_user())
             return
         problems = spark_probe.probe(spark.remote.get_secret_value())
@@ -169,26 +166,10 @@ def _check_lakefs(settings: Settings, findings: Findings) -> None:
         findings.add(error)
         return
     findings.warn_of_plain_http("LAKECTL_SERVER_ENDPOINT_URL", connection.server)
-    setting = f"LAKECTL_SERVER_ENDPOINT_URL={connection.server}"
-    lake = LakeFSControl(connection)
-    try:
-        lake.check_access()
-    except BackendError as error:
-        findings.add(error, setting)
-        return
-    finally:
-        lake.close()
     if connection.s3_endpoint is not None:
         findings.warn_of_plain_http("PERAGO_LAKEFS_S3_ENDPOINT", connection.gateway)
-        setting = f"PERAGO_LAKEFS_S3_ENDPOINT={connection.gateway}"
-    # One try: a server that is checked at the start is up.
-    objects = LakeFSObjects(replace(connection, read_timeout=_GATEWAY_SECONDS, retry_seconds=0.0))
-    try:
-        objects.check_gateway()
-    except BackendError as error:
-        findings.add(error, setting)
-    finally:
-        objects.close()
+    for setting, failed in lakefs_errors(connection):
+        findings.add(failed, setting)
 
 
 def _check_conductor(
@@ -233,13 +214,8 @@ def _check_taskdef(
         registration.register(conductor, definition)
         return
     found = registration.compare_with_conductor(conductor, definition)
-    if found.differences is None:
-        findings.settings.append(f"task {name!r} is not registered in Conductor")
-        findings.hints.append("Run `perago register MODULE`, or start with --register.")
-        return
-    paths = ", ".join(difference.path for difference in found.differences)
     if found.is_error:
-        findings.settings.append(f"task {name!r} is registered with another contract: {paths}")
+        findings.settings.append(found.describe_error())
         findings.hints.append("Run `perago register MODULE`, or start with --register.")
     elif found.differences:
-        findings.warnings.append(f"task {name!r} was tuned in Conductor: {paths}")
+        findings.warnings.append(f"task {name!r} was tuned in Conductor: {found.paths}")

@@ -21,8 +21,9 @@ from perago.errors import (
     NotFoundError,
     StaleAttemptError,
 )
+from perago.http_client import deadline
 from perago.masking import sendable
-from perago.protocol.events import WARNINGS, PhaseEvent
+from perago.protocol.events import WARNINGS, PhaseEvent, describe_progress
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
 from perago.protocol.outcome import Completed, Failed, Outcome, failure_of
@@ -33,6 +34,7 @@ from perago.text import as_utf8, shorten, shorten_middle
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
 _LEAST_SECONDS = 1.0
+_PROGRESS = frozenset({"partition_done", "task_progress"})
 # Characters of one entry of the task log.
 _LONGEST = 20_000
 _log = structlog.get_logger(__name__)
@@ -62,19 +64,20 @@ def report(
 ) -> Reported:
     """Post an outcome, trying again within ``seconds``; raises if Conductor stays away.
 
+    No request goes beyond that time, also to a Conductor that takes it and never answers.
     Conductor checks no claim on an update: a late FAILED of an old execution would end the live
     one. So the task is read before every post, and after it, because a post whose reply was lost
     may have been taken. What Conductor refuses is replaced by a small FAILED that says so: an
     outcome that cannot be delivered would leave the attempt to its response timeout.
     """
-    deadline = time.monotonic() + seconds
+    ends = time.monotonic() + seconds
     try:
         return _post(conductor, claim, outcome, logs, seconds=seconds)
     except NotFoundError:
         return Reported.GONE
     except (BackendRefusedError, BackendDeniedError) as error:
         _log.error("result_refused", reason=str(error), outcome=shorten(repr(outcome), _LONGEST))
-        left = max(deadline - time.monotonic(), _LEAST_SECONDS)
+        left = max(ends - time.monotonic(), _LEAST_SECONDS)
         return _post_refusal(conductor, claim, error, seconds=left)
 
 
@@ -99,22 +102,23 @@ def _post(
 ) -> Reported:
     outcome, logs = _sendable(outcome), [sendable(line) for line in logs]
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
-    for attempt in retrying(seconds):
-        with attempt:
-            fresh = conductor.read(claim.attempt.task_id)
-            if (fresh.status, fresh.worker_id) == (wanted, claim.token):
+    with deadline(seconds):
+        for attempt in retrying(seconds):
+            with attempt:
+                fresh = conductor.read(claim.attempt.task_id)
+                if (fresh.status, fresh.worker_id) == (wanted, claim.token):
+                    return Reported.POSTED
+                if not _is_ours(claim, fresh):
+                    return Reported.STALE
+                conductor.complete(claim, outcome, logs)
+                if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
+                    raise BackendUnavailableError("Conductor took the result and did not store it")
                 return Reported.POSTED
-            if not _is_ours(claim, fresh):
-                return Reported.STALE
-            conductor.complete(claim, outcome, logs)
-            if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
-                raise BackendUnavailableError("Conductor took the result and did not store it")
-            return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover
 
 
 def _sendable(outcome: Outcome) -> Outcome:
-    """Mask secrets in the texts of an outcome; a result is the author's own."""
+    """Mask secrets in the texts of a failure; those in a result are masked where it is built."""
     if isinstance(outcome, Completed):
         return outcome
     hint = sendable(outcome.hint) if outcome.hint else outcome.hint
@@ -123,15 +127,16 @@ def _sendable(outcome: Outcome) -> Outcome:
     )
 
 
-def hand_back(conductor: Reporting, claim: Claim, *, seconds: float = 10.0) -> Reported:
+def hand_back(conductor: Reporting, claim: Claim, *, seconds: float) -> Reported:
     """Put an attempt back into Conductor's queue without burning a retry."""
     try:
-        for attempt in retrying(seconds):
-            with attempt:
-                if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
-                    return Reported.STALE
-                conductor.hand_back(claim)
-                return Reported.POSTED
+        with deadline(seconds):
+            for attempt in retrying(seconds):
+                with attempt:
+                    if not _is_ours(claim, conductor.read(claim.attempt.task_id)):
+                        return Reported.STALE
+                    conductor.hand_back(claim)
+                    return Reported.POSTED
     except NotFoundError:
         return Reported.GONE
     raise AssertionError("unreachable")  # pragma: no cover
@@ -146,13 +151,15 @@ def _is_ours(claim: Claim, fresh: AttemptSnapshot) -> bool:
 
 
 def event_line(event: PhaseEvent) -> str:
-    """A timed event as the task log has it."""
+    """An event as the task log has it."""
+    if event.action == "task_progress":
+        return describe_progress(event)
     details = "".join(f" {key}={value}" for key, value in event.details.items())
     return f"{event.phase} {event.seconds or 0.0:.3f} s{details}"
 
 
 class Progress:
-    """Collects the lines of finished partitions and posts them together, now and then.
+    """Collects the lines of finished partitions and of a body's progress; posts them now and then.
 
     What cannot be posted is in the worker's log all the same: no error comes out of here.
     """
@@ -166,7 +173,7 @@ class Progress:
         self._posted_at = clock()
 
     def note(self, event: PhaseEvent) -> None:
-        if event.action != "partition_done":
+        if event.action not in _PROGRESS:
             return
         self._lines.append(event_line(event))
         if self._clock() - self._posted_at >= _SECONDS_BETWEEN_POSTS:

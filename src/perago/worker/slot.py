@@ -42,6 +42,8 @@ from perago.worker.channel import (
     ProceedDecision,
     SparkAddress,
     SparkRequested,
+    StateReported,
+    StateRequested,
 )
 from perago.worker.context import Stopped, WorkerContext
 from perago.worker.poller import Place, Poller, StopSignals
@@ -204,6 +206,8 @@ class Slot:
                     progress.note(event)
                 elif isinstance(message, MayProceed):
                     channel.send(running.decide(self._stops, message.number))
+                elif isinstance(message, StateRequested):
+                    channel.send(running.state(self._stops, message.number))
                 elif isinstance(message, SparkRequested):
                     channel.send(self._find_spark(running, message.number))
                 elif isinstance(message, OutputReported):
@@ -352,6 +356,14 @@ class RunningAttempt:
         if self.phase in _PUBLISHING and self.publishing_since is None:
             self.publishing_since = time.monotonic()
         return ProceedDecision(number=number, go=True)
+
+    def state(self, stops: StopSignals, number: int = 0) -> StateReported:
+        """What a body may know: the time until its first deadline, and whether the worker stops."""
+        seconds = self.definition.controls.timeout.attempt_seconds
+        deadlines = [self.body_deadline, None if seconds is None else self.started + seconds]
+        ends = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        left = None if ends is None else max(ends - time.monotonic(), 0.0)
+        return StateReported(number=number, seconds_left=left, stopped=stops.draining.is_set())
 
     def reason_to_stop(
         self, stops: StopSignals

@@ -10,7 +10,7 @@ from lakefs_sdk.client import LakeFSClient
 
 from perago.errors import BackendUnavailableError, NotFoundError, PreconditionError
 from perago.lakefs.control import LakeFSControl
-from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
+from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, ACTION_TEXTS
 from perago.operations.fence import FenceAdmin
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 from support.command_line import Ended, run_perago
@@ -83,15 +83,27 @@ def test_status_is_0_only_with_the_fence_at_head(fence: Fence) -> None:
     assert json.loads(ended.out)["state"] == "installed"
 
 
-def test_an_older_fence_counts_as_none_and_is_updated(
+def test_an_edited_fence_counts_as_none_and_is_replaced(
     fence: Fence, lake: LakeFSControl, repository: str, write: Callable[[str, str], str]
 ) -> None:
-    older = write(ACTION_PATH, ACTION_TEXT.replace("error(", "print("))
-    assert not lake.has_fence(repository, older)
+    edited = write(ACTION_PATH, ACTION_TEXT.replace("error(", "print("))
+    assert not lake.has_fence(repository, edited)
     assert fence("status").code == 1
     assert ": updated by commit " in fence("install").out
     assert lake.has_fence(repository, head(lake, repository))
     assert fence("verify").code == 0
+
+
+def test_an_earlier_version_of_the_fence_holds_and_is_updated(
+    fence: Fence, lake: LakeFSControl, repository: str, write: Callable[[str, str], str]
+) -> None:
+    earlier = write(ACTION_PATH, ACTION_TEXTS[1])
+    assert lake.has_fence(repository, earlier)
+    assert fence("verify").code == 0
+    status = fence("status")
+    assert (status.code, "earlier version" in status.out) == (0, True)
+    assert ": updated by commit " in fence("install").out
+    assert fence("status", "--json").out.count('"installed"') == 1
 
 
 def test_a_file_that_is_not_ours_is_left_alone(

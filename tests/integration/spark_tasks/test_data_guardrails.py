@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.connect.dataframe import DataFrame
 
 from perago import (
     SparkWorkspace,
@@ -17,7 +23,9 @@ from perago.errors import GuardrailViolation
 from perago.protocol.outcome import Completed, Failed
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
-from perago.tasks.guardrails import Guardrail, check_spark
+from perago.tasks.data import DataGuardrail
+from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from support.definitions import no_warning
 from support.real_world import Servers
 from support.spark_world import ALSO_ON_A_CLUSTER, EVENTS, RealSparkWorld, Rows, clean
 
@@ -46,12 +54,56 @@ BROKEN: list[tuple[Guardrail, str]] = [
     (require_not_null("raw", "nothing"), "raw has no column 'nothing'; it has 'id'"),
     (
         require_unique("raw", "user", show_values=True),
-        "raw is not unique in 'user'; for example: user='u",
+        "raw is not unique in 'user': 6 rows have 3 different values; for example: user='u",
     ),
     (require_unique("gaps", "user", show_values=True), "user=None"),
     (require_unique("odd", "count", show_values=True), "count=1"),
     (require_rows("missing", min=0), "required data is missing: missing"),
     (require_rows("ra", min=0), "required data is missing: ra"),
+]
+
+
+# A few rows each, some of them broken: the objects below data/, beside the tables.
+TEXTS = {
+    "lines/a.txt": "one\ntwo\n",
+    "damaged/part 0.parquet": "private, and no Parquet at all",
+    "nothing/_SUCCESS": "",
+    "csv/a.csv": "id,user\n1,private\n2,\n",
+    "short/a.csv": "id,user\n1,private\n2\n",
+    "json/a.json": '{"id": 1, "user": "private"}\n{"id": 2}\n',
+    "cut/a.json": '{"id": 1, "user": "private"}\n',
+    "cut/b.json": '{"id": 2, "user": "private\n',
+    "noise/a.json": "private\n",
+    "empty/a.json": "",
+}
+GAPS: Rows = [{"id": 1, "user": "u"}, {"id": 2, "user": None}, {"id": 3, "user": None}]
+ODD: Rows = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
+CSV: dict[str, Any] = {"format": "csv", "options": {"header": True}}
+JSON: dict[str, Any] = {"format": "json"}
+UNREADABLE: list[tuple[Guardrail, str]] = [
+    (require_not_null("damaged", "id"), "require_not_null: 'damaged/part 0.parquet' cannot be"),
+    (require_schema("damaged", "id INT"), "require_schema: 'damaged/part 0.parquet' cannot be"),
+    (require_rows("nothing", min=0), "require_rows: nothing cannot be read as parquet"),
+    (require_rows("short", min=0, **CSV), "require_rows: 'short/a.csv' cannot be read as csv"),
+    (require_not_null("short", "id", **CSV), "'short/a.csv' cannot be read as csv"),
+    (require_rows("cut", min=0, **JSON), "require_rows: 'cut/b.json' cannot be read as json"),
+    (require_unique("cut", "id", **JSON), "require_unique: 'cut/b.json' cannot be read as json"),
+    (require_rows("noise", min=0, **JSON), "require_rows: 'noise/a.json' cannot be read as json"),
+]
+# The same on Spark and on files, word by word.
+ALIKE: list[Guardrail] = [
+    require_schema("raw", "id INT, more DATE"),
+    require_unique("gaps", "user", show_values=True),
+    require_not_null("gaps", ["id", "user"]),
+    require_not_null("odd", "nothing"),
+    require_not_null("csv", ["id", "user"], **CSV),
+    require_schema("csv", "id INT", **CSV),
+    require_rows("csv", max=2, format="csv"),
+    require_not_null("json", ["id", "user"], **JSON),
+    require_schema("json", "id STRING", **JSON),
+    require_not_null("empty", "id", **JSON),
+    require_rows("cut", min=0, **JSON),
+    require_rows("damaged", min=0),
 ]
 
 
@@ -61,11 +113,9 @@ def workspace(
 ) -> Iterator[SparkWorkspace]:
     """One commit and one session for all cases."""
     world = RealSparkWorld(servers, tmp_path_factory.mktemp("root"), remote=spark_remote)
-    gaps: Rows = [{"id": 1, "user": "u"}, {"id": 2, "user": None}, {"id": 3, "user": None}]
-    world.put_table("main", "data/gaps/part-0.parquet", gaps)
-    odd = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
-    world.put_table("main", "data/odd/part-0.parquet", odd)
-    ref = world.commit("main", {"data/lines/a.txt": "one\ntwo\n"})
+    world.put_table("main", "data/gaps/part-0.parquet", GAPS)
+    world.put_table("main", "data/odd/part-0.parquet", ODD)
+    ref = world.commit("main", {f"data/{path}": text for path, text in TEXTS.items()})
     session = ConnectExecution(
         open_session(spark_remote, world.repository), servers.objects, world.repository, "data"
     )
@@ -73,11 +123,32 @@ def workspace(
     session.close()
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same data as files."""
+    root = tmp_path_factory.mktemp("folder")
+    for path, text in TEXTS.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+    for name, rows in {"raw": EVENTS, "gaps": GAPS, "odd": ODD}.items():
+        (root / name).mkdir()
+        pq.write_table(pa.Table.from_pylist(rows), root / name / "part-0.parquet")
+    return root
+
+
+def said(check: Callable[[], None]) -> str:
+    try:
+        check()
+    except GuardrailViolation as violation:
+        return str(violation)
+    return ""
+
+
 @pytest.mark.parametrize("guardrail", HOLD, ids=repr)
 def test_a_guardrail_that_holds_says_nothing(
     workspace: SparkWorkspace, guardrail: Guardrail
 ) -> None:
-    check_spark([guardrail], workspace)
+    check_spark([guardrail], workspace, no_warning)
 
 
 @pytest.mark.parametrize(("guardrail", "text"), BROKEN, ids=lambda it: str(it)[:60])
@@ -85,14 +156,51 @@ def test_a_guardrail_that_is_broken_says_what_it_found(
     workspace: SparkWorkspace, guardrail: Guardrail, text: str
 ) -> None:
     with pytest.raises(GuardrailViolation) as caught:
-        check_spark([guardrail], workspace)
+        check_spark([guardrail], workspace, no_warning)
     assert text in str(caught.value)
 
 
 def test_no_value_of_a_row_is_in_a_message_unless_asked_for(workspace: SparkWorkspace) -> None:
     with pytest.raises(GuardrailViolation) as caught:
-        check_spark([require_unique("raw", "user")], workspace)
-    assert str(caught.value) == "raw is not unique in 'user'"
+        check_spark([require_unique("raw", "user")], workspace, no_warning)
+    expected = "raw is not unique in 'user': 6 rows have 3 different values"
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(("guardrail", "text"), UNREADABLE, ids=lambda it: str(it)[:60])
+def test_data_that_cannot_be_read_is_a_violation_with_its_file_and_without_its_values(
+    workspace: SparkWorkspace, guardrail: Guardrail, text: str
+) -> None:
+    with pytest.raises(GuardrailViolation) as caught:
+        check_spark([guardrail], workspace, no_warning)
+    assert text in str(caught.value)
+    assert "private" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_all_guardrails_of_a_table_are_one_query(
+    workspace: SparkWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[object] = []
+    collect = DataFrame.collect
+
+    def note(frame: DataFrame) -> object:
+        queries.append(frame)
+        return collect(frame)
+
+    monkeypatch.setattr(DataFrame, "collect", note)
+    of_raw = [it for it in HOLD if isinstance(it, DataGuardrail) and it.path == "raw"]
+    check_spark(of_raw, workspace, no_warning)
+    assert (len(of_raw), len(queries)) == (7, 1)
+
+
+@pytest.mark.parametrize("guardrail", ALIKE, ids=lambda it: repr(it)[:80])
+def test_spark_tasks_and_file_tasks_are_told_the_same(
+    workspace: SparkWorkspace, folder: Path, guardrail: Guardrail
+) -> None:
+    on_spark = said(lambda: check_spark([guardrail], workspace, no_warning))
+    on_files = said(lambda: check_folder([guardrail], folder, no_warning))
+    # Why a file cannot be read is told in other words.
+    assert on_files.partition(": it is")[0].partition(": a ")[0] == on_spark.partition(" (")[0]
 
 
 @ALSO_ON_A_CLUSTER

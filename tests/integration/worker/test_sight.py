@@ -44,9 +44,15 @@ def test_a_running_worker_counts_what_it_does(site: WorkerSite) -> None:
 
 def test_every_line_has_an_action_and_an_attempts_lines_have_its_ids(site: WorkerSite) -> None:
     worker = site.start()
-    workflow = site.workflow()
+    workflow = site.workflow(do="tell")
     [task] = site.finish(workflow)
     assert worker.stop() == 0
+    # What a body knows of its attempt, and tells of its progress.
+    assert task["outputData"]["result"]["note"] == f"w_write {task['taskId']} 1 None False"
+    [progress] = [line for line in worker.lines() if line["action"] == "task_progress"]
+    assert (progress["done"], progress["total"]) == (1, 2)
+    log = site.servers.http.get(f"/tasks/{task['taskId']}/log").raise_for_status().json()
+    assert any("progress: 1 of 2" in entry["log"] for entry in log)
     lines = worker.lines()
     assert all(line.get("action") for line in lines)
     about = [line for line in lines if line.get("phase")]

@@ -44,6 +44,8 @@ class Actor:
     waiting: Waiting | None = None
     finished: bool = False
     dead: bool = False
+    # The step until which it does nothing.
+    frozen_until: int = 0
     error: BaseException | None = None
     _green: greenlet | None = field(default=None, repr=False)
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from perago.protocol import fences, publish, steps
+from perago.protocol import fences, file_task, publish, steps
 from perago.protocol.fences import MergeStaged
 from perago.protocol.licences import Licences
 from perago.protocol.publish import Publisher
 from perago.protocol.workspace import StagedWorkspace
 from perago.testing.faults import BranchUpdate
 from perago.testing.lake import InMemoryLake
+from perago.transfer import sweep
 from perago.worker import report
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -92,14 +96,109 @@ def no_provenance(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "assert_replaceable", lambda head, attempt, replacement: None)
 
 
+def no_second_fence(patch: pytest.MonkeyPatch) -> None:
+    """The staging branch of changes, their licence, is made after the last attempt fence."""
+    fence = 'with phases("second_fence"):\n            lease = steps.fence.check()'
+    _rewrite(patch, file_task, "_publish", (fence, "pass"))
+
+
+def head_before_withdrawal(patch: pytest.MonkeyPatch) -> None:
+    """The plan comes from a HEAD that was read while others still had their licences."""
+    look = "head = self.lake.get_head(space.repository, space.branch)\n    "
+    withdrawal = "self.licences.withdraw_others(space.repository)"
+    _rewrite(patch, Publisher, "publish", (look, ""), (withdrawal, look + withdrawal))
+
+
+def licence_after_fence(patch: pytest.MonkeyPatch) -> None:
+    """A no-op makes its licence when it relocates, after the last attempt fence."""
+    request = "        self.lake.relocate(licence.branch"
+    _rewrite(
+        patch,
+        Publisher,
+        "_relocate",
+        ("    licence.ensure()\n", ""),
+        (request, f"        licence.ensure()\n{request}"),
+    )
+
+
+def no_own_withdrawal(patch: pytest.MonkeyPatch) -> None:
+    """After a lost reply an execution keeps its licence and only reads."""
+    patch.setattr(Licences, "withdraw_own", lambda self, licence, commit: None)
+
+
+def no_wait_after_own_withdrawal(patch: pytest.MonkeyPatch) -> None:
+    """After a lost reply HEAD is read once."""
+    _rewrite(patch, Publisher, "_resolve", ("+ self.landing_seconds", ""))
+
+
+def no_second_look(patch: pytest.MonkeyPatch) -> None:
+    """HEAD is not read again before a relocation."""
+    _rewrite(patch, Publisher, "_relocate", ("if head.id != abandoned.id:", "if False:"))
+
+
+def no_tag(patch: pytest.MonkeyPatch) -> None:
+    """What is replaced is not kept."""
+    _rewrite(
+        patch, Publisher, "_relocate", ("self.lake.tag(space.repository, tag, abandoned.id)", "")
+    )
+
+
+def no_lock(patch: pytest.MonkeyPatch) -> None:
+    """A sweep does not ask who holds an attempt directory."""
+    patch.setattr(sweep, "_take", lambda descriptor, wait: True)
+
+
+def _rewrite(patch: pytest.MonkeyPatch, owner: Any, name: str, *edits: tuple[str, str]) -> None:
+    """Put a function in its place whose text is edited; each text to replace is there once."""
+    function = getattr(owner, name)
+    text = textwrap.dedent(inspect.getsource(function))
+    for old, new in edits:
+        assert text.count(old) == 1, f"{name} has changed; this mutation must follow: {old}"
+        text = text.replace(old, new)
+    module = vars(sys.modules[function.__module__])
+    made: dict[str, Any] = {}
+    code = compile(text, f"<{name}, mutated>", "exec")
+    exec(code, module, made)  # noqa: S102  a text of this repository
+    patch.setattr(owner, name, made[name])
+
+
 _LATE: dict[str, Any] = {"calls": 0.0, "moves": 0.3, "person": 0.0, "operator": 0.0}
 # An operator has the task done again while a request of it is still landing.
 _REOPENED = {**_LATE, "operator": 0.3}
 _PERSON: dict[str, Any] = {"hard": False, "person": 0.5, "moves": 0.15, "operator": 0.1}
+# A reply is lost, and then the staging branch cannot be deleted either.
+_NO_CLEANUP: dict[str, Any] = {**_LATE, "cleanups": 3.0}
 
-# Each with the kind of schedule in which the protection matters. What needs a pause of one step at
-# one moment (a licence made after the last fence, the own licence kept after a lost reply, HEAD not
-# read again before a relocation) is left to the exhaustive model (docs/model.md).
+# Nothing goes wrong; what follows adds the one thing that shall.
+_FAULTS = ("calls", "moves", "kills", "timeouts", "freezes", "cleanups", "person", "operator")
+_CALM: dict[str, Any] = {**dict.fromkeys(_FAULTS, 0.0), "recovery": "replace"}
+# A person commits while an execution that has looked at HEAD does not get to its merge.
+_PERSON_BEFORE_MERGE: dict[str, Any] = {
+    **_CALM,
+    "hard": False,
+    "person": 0.1,
+    "person_waits": False,
+    "freezes": 0.2,
+}
+# The same before a relocation.
+_PERSON_BEFORE_RELOCATION: dict[str, Any] = {
+    **_CALM,
+    "hard": False,
+    "person": 0.03,
+    "person_waits": True,
+    "replacement": "provenance",
+    "moves": 0.3,
+    "freezes": 2.0,
+    "freezes_before": "lake.changes_actions",
+}
+# An execution stops before it makes its licence, until others have done their work.
+_FROZEN: dict[str, Any] = {**_CALM, "freezes": 2.0, "freezes_before": "lake.create_branch"}
+# Its lease runs out, and HEAD is what an earlier execution left.
+_FROZEN_PAST_LEASE = {**_FROZEN, "timeouts": 0.03, "abandoned": True}
+# Its attempt ends before its lease does: only Conductor can tell.
+_FROZEN_AND_REOPENED = {**_FROZEN, "operator": 0.03}
+
+# Each with the kind of schedule in which the protection matters.
 MUTATIONS: list[tuple[Mutation, dict[str, Any]]] = [
     (no_attempt_fence, {"timeouts": 0.12, "person": 0.0}),
     (no_publish_fence, _LATE),
@@ -107,9 +206,17 @@ MUTATIONS: list[tuple[Mutation, dict[str, Any]]] = [
     (no_wait, _REOPENED),
     (no_wait_for_a_tag, _REOPENED),
     (sources_by_commit, _LATE),
-    (no_read_back, _PERSON),
+    (no_read_back, _PERSON_BEFORE_MERGE),
     (no_claim_check, {"operator": 0.3, "person": 0.0}),
     (no_provenance, _PERSON),
+    (no_second_fence, _FROZEN_AND_REOPENED),
+    (head_before_withdrawal, _REOPENED),
+    (licence_after_fence, _FROZEN_PAST_LEASE),
+    (no_own_withdrawal, _NO_CLEANUP),
+    (no_wait_after_own_withdrawal, _LATE),
+    (no_second_look, _PERSON_BEFORE_RELOCATION),
+    (no_tag, {**_PERSON, "replacement": "head-state"}),
+    (no_lock, {"sweeps": 0.1}),
 ]
 
 

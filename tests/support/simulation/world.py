@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -13,10 +13,12 @@ import tenacity.nap
 from greenlet import getcurrent
 from pydantic import BaseModel
 
+from perago import retry
 from perago.errors import BackendError, BackendUnavailableError, LostReplyError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
-from perago.protocol.identity import Execution
+from perago.protocol.identity import Claim, Execution
 from perago.protocol.job import Job, Policy, Ports, StoragePorts, WorkspaceUse
+from perago.protocol.record import Record
 from perago.protocol.run import run_attempt
 from perago.testing import (
     Faults,
@@ -30,6 +32,7 @@ from perago.testing.faults import BranchUpdate
 from perago.worker.report import report
 from support.simulation.actors import Actor, Call, Sleep, wait_for
 from support.simulation.choices import Choices
+from support.simulation.folders import Folders
 from support.simulation.invariants import Watch
 
 REPOSITORY, BRANCH, TASK = "repo", "main", "task"
@@ -109,6 +112,16 @@ class Scenario:
     moves: float
     kills: float
     timeouts: float
+    # How likely an execution freezes, and how likely a staging branch cannot be deleted.
+    freezes: float
+    cleanups: float
+    # How likely a worker starts and sweeps the root of the attempt directories.
+    sweeps: float
+    replacement: Literal["provenance", "head-state"]
+    # Whether an earlier execution has published and died before the first one here.
+    abandoned: bool
+    # The call before which executions freeze; empty: any.
+    freezes_before: str = ""
 
 
 class Simulation:
@@ -128,6 +141,11 @@ class Simulation:
             moves=(0.0, 0.08, 0.3)[choices.pick("faulty moves", [1, 2, 3])],
             kills=(0.0, 0.03)[choices.pick("kills", [2, 1])],
             timeouts=(0.0, 0.02, 0.12)[choices.pick("time-outs", [1, 2, 1])],
+            freezes=(0.0, 0.03, 0.2)[choices.pick("freezes", [4, 1, 1])],
+            cleanups=(0.0, 0.3)[choices.pick("failing cleanups", [3, 1])],
+            sweeps=(0.0, 0.1)[choices.pick("sweeps", [9, 1])],
+            replacement="head-state" if choices.pick("head-state", [5, 1]) else "provenance",
+            abandoned=bool(choices.pick("abandoned commit", [3, 1])),
         )
         self.scenario = replace(self.scenario, **focus)
         self._by_greenlet: dict[object, Actor] = {}
@@ -142,7 +160,13 @@ class Simulation:
         if self.scenario.hard:
             files[ACTION_PATH] = ACTION_TEXT.encode()
         self.ref = self.lake.write_and_commit(REPOSITORY, BRANCH, files).id
-        self.watch = Watch(self.lake.repository(REPOSITORY), BRANCH, self.ref)
+        self.watch = Watch(
+            self.lake.repository(REPOSITORY),
+            BRANCH,
+            self.ref,
+            keeps_tags=self.scenario.replacement == "head-state",
+        )
+        self._folders = Folders() if self.scenario.sweeps else None
         settings = TaskSettings(TASK, retry_count=4, response_timeout_seconds=LEASE_SECONDS)
         payload = {
             "workspace": {
@@ -154,16 +178,35 @@ class Simulation:
             "params": {},
         }
         self.workflow_id = self.conductor.start(settings, payload)
+        if self.scenario.abandoned:
+            self._abandon()
         self._persons = 0
+        self._at = 0
+
+    def _abandon(self) -> None:
+        attempt = self.conductor.workflow(self.workflow_id).tasks[0].attempt
+        execution = Execution(Claim(attempt, "claim-0"), "e0")
+        record = Record.of(execution, ref=self.ref, params={})
+        made = self.lake.write_and_commit(
+            REPOSITORY, BRANCH, {"data/e0": b"1"}, metadata=record.metadata()
+        )
+        self.watch.abandoned(execution, {"data/e0": b"1"}, made.id)
+
+    def close(self) -> None:
+        """End what still runs, and remove what it left."""
+        for actor in self.actors:
+            if actor.is_live:
+                actor.kill()
+        if self._folders is not None:
+            self._folders.close()
 
     # The scheduler
 
     def run(self) -> None:
         """Take steps until nothing is left to do."""
         with _tenacity_sleeps(self.clock):
-            for step in range(_MOST_STEPS):
-                hostile = step < _HOSTILE_STEPS
-                if not self._step(hostile=hostile):
+            for self._at in range(_MOST_STEPS):
+                if not self._step(hostile=self._at < _HOSTILE_STEPS):
                     break
                 self._observe()
             self._finish()
@@ -178,11 +221,13 @@ class Simulation:
         options += [(4.0, f"{actor.name} goes on", _bind(self._go_on, actor)) for actor in ready]
         if self._can_claim():
             options.append((3.0, "a worker claims", self._claim))
-        sleeping = [actor for actor in self.actors if actor.is_live and actor not in ready]
+        sleeping = [a for a in self.actors if a.is_live and isinstance(a.waiting, Sleep)]
         if sleeping and not ready:
             options.append((2.0, "time passes", self._pass_time))
         if hostile:
             options += self._hostile_options(ready)
+        if not options and self._thaw():
+            return True
         if not options:
             options += self._calm_options()
         if not options:
@@ -202,7 +247,17 @@ class Simulation:
         kills, timeouts = self.scenario.kills, self.scenario.timeouts
         if kills:
             options += [(kills, f"{a.name} is killed", _bind(self._kill, a)) for a in ready]
-        if timeouts and any(actor.is_live for actor in self.actors):
+        if freezes := self.scenario.freezes:
+            options += [
+                (freezes, f"{a.name} freezes", _bind(self._freeze, a))
+                for a in ready
+                if self._may_freeze(a)
+            ]
+        if self._folders is not None and ready:
+            options.append((self.scenario.sweeps, "a worker sweeps", self._folders.sweep))
+        if self._is_left_alone():
+            options.append((1.0, "the lease runs out", self._time_out))
+        elif timeouts and any(actor.is_live for actor in self.actors):
             options.append((timeouts, "the lease runs out", self._time_out))
         if self.scenario.operator:
             options.append((self.scenario.operator, "an operator acts", self._operate))
@@ -218,8 +273,7 @@ class Simulation:
 
     def _calm_options(self) -> list[tuple[float, str, Callable[[], None]]]:
         """What ends a schedule: requests land, leases run out, retries come to their end."""
-        task = self.conductor.workflow(self.workflow_id).tasks[-1]
-        if task.status == "IN_PROGRESS" and not any(actor.is_live for actor in self.actors):
+        if self._is_left_alone():
             return [(1.0, "the lease runs out", self._time_out)]
         return [
             (1.0, f"{request.owner}'s {request.name} lands", _bind(self._land, request))
@@ -228,9 +282,14 @@ class Simulation:
 
     # What can happen
 
+    def _is_left_alone(self) -> bool:
+        """Whether whoever had the attempt is dead: nothing but its lease will end it."""
+        task = self.conductor.workflow(self.workflow_id).tasks[-1]
+        return task.status == "IN_PROGRESS" and not any(actor.is_live for actor in self.actors)
+
     def _is_ready(self, actor: Actor) -> bool:
         waiting = actor.waiting
-        if not actor.is_live:
+        if not actor.is_live or actor.frozen_until > self._at:
             return False
         return not isinstance(waiting, Sleep) or waiting.until <= self.clock.monotonic()
 
@@ -252,7 +311,8 @@ class Simulation:
 
         def live() -> None:
             job = self._job(execution, workspaces, no_op=no_op)
-            outcome = run_attempt(job, execution, delivery.payload, self._ports(workspaces))
+            with self._folders.made(execution) if self._folders else nullcontext():
+                outcome = run_attempt(job, execution, delivery.payload, self._ports(workspaces))
             self.watch.ended(execution, outcome)
             try:
                 reported = report(self.conductor, delivery.claim, outcome, [], seconds=30.0)
@@ -284,7 +344,10 @@ class Simulation:
         )
 
     def _ports(self, workspaces: InMemoryWorkspaces) -> Ports:
-        policy = Policy(publish_fence="hard" if self.scenario.hard else "soft")
+        policy = Policy(
+            publish_fence="hard" if self.scenario.hard else "soft",
+            replacement=self.scenario.replacement,
+        )
         storage = StoragePorts(self.lake, workspaces)
         return Ports(self.conductor, self.clock, lambda _: None, policy, storage)
 
@@ -300,12 +363,14 @@ class Simulation:
         moves, changes = call.name in _MOVES, call.name in _CHANGES
         hostile = len(self.choices.made) < 4 * _HOSTILE_STEPS
         wrong = self.scenario.calls if hostile else 0.0
+        deletes = hostile and call.name == "lake.delete_branch"
+        outage = max(wrong, self.scenario.cleanups) if deletes else wrong
         astray = self.scenario.moves if hostile and moves else 0.0
         fate = self.choices.pick(
             f"{actor.name} {call.name}",
             [
                 1.0,
-                wrong,  # an outage: certainly not done
+                outage,  # certainly not done
                 wrong if changes else 0.0,  # the request is lost
                 wrong if changes else 0.0,  # the reply is lost
                 astray,  # it is carried out later
@@ -409,6 +474,25 @@ class Simulation:
     def _kill(self, actor: Actor) -> None:
         actor.kill()
 
+    def _may_freeze(self, actor: Actor) -> bool:
+        """Between the read of a claim and the post nothing but Conductor could help: a limit."""
+        waiting = actor.waiting
+        if not isinstance(waiting, Call) or waiting.name == "attempts.complete":
+            return False
+        return self.scenario.freezes_before in {"", waiting.name}
+
+    def _freeze(self, actor: Actor) -> None:
+        """Stop a process for a while, as a full machine or a suspended one does."""
+        steps = (20, 60, _MOST_STEPS)[self.choices.pick("for how long", [1, 1, 1])]
+        actor.frozen_until = self._at + steps
+
+    def _thaw(self) -> bool:
+        """Let the frozen go on when nothing else happens; whether there were any."""
+        frozen = [a for a in self.actors if a.is_live and a.frozen_until > self._at]
+        for actor in frozen:
+            actor.frozen_until = 0
+        return bool(frozen)
+
     def _operate(self) -> None:
         """Requeue, terminate and rerun or retry, or restart, as an operator may at any time."""
         what = self.choices.pick("operator", [1, 1, 1, 1])
@@ -459,13 +543,11 @@ def simulate(
     try:
         simulation.run()
     finally:
-        for actor in simulation.actors:
-            if actor.is_live:
-                actor.kill()
+        simulation.close()
     return simulation
 
 
-def _nothing(_: Any) -> None:
+def _nothing(_: Any, _warn: Callable[[str], None]) -> None:
     """No guardrail."""
 
 
@@ -475,7 +557,8 @@ def _bind(function: Callable[..., None], *args: Any) -> Callable[[], None]:
 
 @contextmanager
 def _tenacity_sleeps(clock: ManualClock) -> Iterator[None]:
-    """Retries of the report wait on the simulated clock."""
+    """Retries of the report wait on the simulated clock, and the same time in every run."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retry, "_WAIT", tenacity.wait_fixed(retry.FIRST_WAIT_SECONDS))
         patch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=clock.sleep))
         yield

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from perago import RetryPolicy, TaskControls, TaskFailed, TimeoutPolicy, WorkspaceSpec, task
+from perago import (
+    RetryPolicy,
+    TaskControls,
+    TaskFailed,
+    TimeoutPolicy,
+    WorkspaceSpec,
+    context,
+    task,
+)
 
 OWNER = "tests@example.com"
 LEASE_SECONDS = 3
@@ -59,6 +67,14 @@ def _act(params: Params) -> None:
     time.sleep(params.seconds)
 
 
+def _tell() -> str:
+    """Tell of progress, and what the context knows."""
+    found = context()
+    found.progress(1, 2)
+    ids = f"{found.task} {found.task_id} {found.attempt_number}"
+    return f"{ids} {found.seconds_left} {found.stopped}"
+
+
 @task(
     name="w_write",
     owner_email=OWNER,
@@ -69,7 +85,8 @@ def w_write(workspace: Path, params: Params) -> Result:
     """Write one file, then do as told."""
     (workspace / "out.txt").write_text(params.text)
     _act(params)
-    return Result(note=params.text, pid=os.getpid())
+    note = _tell() if params.do == "tell" else params.text
+    return Result(note=note, pid=os.getpid())
 
 
 @task(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
@@ -83,6 +84,9 @@ def _print(params: Params) -> None:
     print(f"printed {params.value}")
     print("to stderr", file=sys.stderr)
     logging.getLogger("authors.module").warning("logged %s", params.value)
+    thread = Thread(target=logging.getLogger("authors.module").warning, args=("from a thread",))
+    thread.start()
+    thread.join()
     subprocess.run(["sh", "-c", "echo from a child"], check=True)
     os.write(1, b"no line end")
 

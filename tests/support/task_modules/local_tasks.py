@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from perago import (
+    InputSpec,
     PublishBudget,
     TaskControls,
     TaskFailed,
@@ -88,6 +91,21 @@ def writer(workspace: Path, params: Params) -> Result:
 @task(name="reader", owner_email=OWNER, workspace=WorkspaceSpec(prefix="data", read_only=True))
 def reader(workspace: Path, params: Params) -> Result:
     """The same, but publish nothing."""
+    return act(workspace, params)
+
+
+@task(
+    name="joiner",
+    owner_email=OWNER,
+    workspace=WorkspaceSpec(
+        prefix="data",
+        inputs={"other": InputSpec(os.environ.get("OTHER_REPOSITORY"), "data", branch="side")},
+        post=[require_file("never.txt", severity="warn")],
+    ),
+)
+def joiner(workspace: Path, params: Params, inputs: Mapping[str, Path]) -> Result:
+    """Write what an input says."""
+    params.text = (inputs["other"] / "a.txt").read_text()
     return act(workspace, params)
 
 

@@ -16,8 +16,10 @@ import pytest
 from perago.errors import BackendDeniedError, BackendUnavailableError, LostReplyError
 from perago.lakefs import objects as object_client
 from perago.lakefs.control import LakeFSControl
-from perago.lakefs.objects import PIECE, LakeFSObjects, piece_size, pieces_at_once
+from perago.lakefs.objects import LakeFSObjects, pieces_at_once
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
+from perago.transfer import inventory
+from perago.transfer.inventory import PIECE, piece_size
 from support.adapter_calls import CONTROL, ID, SECRET, lakefs
 from support.garbage_server import GarbageServer, answer
 
@@ -173,8 +175,9 @@ def test_parts_grow_so_that_five_tebibytes_fit_in_ten_thousand(size: int) -> Non
 def test_a_file_is_written_in_no_more_parts_than_the_server_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_client, "_MAX_PARTS", 2)
-    monkeypatch.setattr(object_client, "PIECE", 5 << 20)
+    monkeypatch.setattr(inventory, "_MAX_PARTS", 2)
+    for module in (inventory, object_client):
+        monkeypatch.setattr(module, "PIECE", 5 << 20)
     file = tmp_path / "large"
     with file.open("wb") as large:
         large.truncate(19 << 20)

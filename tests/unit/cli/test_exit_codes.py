@@ -34,20 +34,21 @@ def closed_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"),
+    ("kind", "code", "points_to_doctor"),
     [
-        (errors.PeragoError, 1),
-        (errors.DefinitionError, 2),
-        (errors.ConfigurationError, 2),
-        (errors.BackendUnavailableError, 3),
-        (errors.BackendDeniedError, 3),
-        (errors.PublishFenceError, 4),
-        (errors.StaleAttemptError, 4),
-        (errors.UnknownOutcomeError, 5),
+        (errors.PeragoError, 1, False),
+        (errors.DefinitionError, 2, False),
+        (errors.ConfigurationError, 2, True),
+        (errors.SetupError, 2, True),
+        (errors.BackendUnavailableError, 3, True),
+        (errors.BackendDeniedError, 3, True),
+        (errors.PublishFenceError, 4, False),
+        (errors.StaleAttemptError, 4, False),
+        (errors.UnknownOutcomeError, 5, False),
     ],
 )
 def test_an_error_ends_with_its_code_its_text_and_a_way_out(
-    tmp_path: Path, kind: type[PeragoError], code: int
+    tmp_path: Path, kind: type[PeragoError], code: int, *, points_to_doctor: bool
 ) -> None:
     body = f"raise errors.{kind.__name__}('it went wrong')"
     ended = run_code(RAISING.format(body=body), folder=tmp_path)
@@ -56,6 +57,7 @@ def test_an_error_ends_with_its_code_its_text_and_a_way_out(
     assert ended.err.splitlines() == [
         f"{kind.code} {kind.__name__}: it went wrong",
         f"Try: {kind.hint}",
+        *(["`perago doctor` checks the settings and the servers."] if points_to_doctor else []),
     ]
 
 

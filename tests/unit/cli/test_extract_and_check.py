@@ -149,8 +149,11 @@ def test_check_as_json_is_one_object_with_the_same_facts(folder: Path) -> None:
 def test_check_of_good_tasks_is_0_and_shows_warnings(folder: Path) -> None:
     ended = run_perago("check", "good", folder=folder)
     assert ended.code == 0
-    assert ended.out.splitlines()[1:] == ["grow: ok", "hurry: ok"]
-    assert ended.out.startswith("warning: task 'hurry': responseTimeoutSeconds is 10")
+    whole, hurried, *rest = ended.out.splitlines()
+    # It gives no WorkspaceSpec; the other one takes no workspace.
+    assert whole.startswith("warning: task 'grow' takes the whole repository: give workspace=")
+    assert hurried.startswith("warning: task 'hurry': responseTimeoutSeconds is 10")
+    assert rest == ["grow: ok", "hurry: ok"]
 
 
 def test_check_connect_does_not_ask_for_a_server_while_definitions_are_wrong(folder: Path) -> None:

@@ -19,7 +19,7 @@ def test_no_control_character_of_a_name_or_a_server_s_text_is_printed_raw(
     output.note(HOSTILE)
     output.warn(HOSTILE)
     output.explain(NotFoundError(HOSTILE, hint=HOSTILE))
-    output.confess(ValueError(HOSTILE))
+    output.report_bug(ValueError(HOSTILE))
     output.emit_json({HOSTILE: [HOSTILE, "\ud800"]})
     printed = capsys.readouterr()
     text = (printed.out + printed.err).replace("\n", "")

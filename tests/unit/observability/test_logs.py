@@ -115,6 +115,28 @@ def test_every_line_of_an_attempt_carries_its_ids_also_those_of_libraries() -> N
     )
 
 
+def test_in_a_process_of_one_attempt_its_ids_are_on_the_lines_of_every_thread() -> None:
+    ours, foreign, after = lines_of("""
+        from threading import Thread
+        from perago.observability.logs import process_logs
+        configure()
+
+        def run(target, *args):
+            thread = Thread(target=target, args=args)
+            thread.start()
+            thread.join()
+
+        attempt = Attempt("wf-1", "task-1", 2, "ref", 1, 0)
+        with process_logs("clean", Execution(Claim(attempt, "token"), "exec-1")):
+            run(log.info, "phase_ended")
+            run(logging.getLogger("author").warning, "disk slow")
+        run(log.info, "idle")
+    """)
+    for line in (ours, foreign):
+        assert (line["task_id"], line["execution_id"]) == ("task-1", "exec-1")
+    assert "task_id" not in after
+
+
 def test_an_author_s_own_info_lines_are_shown_and_chatty_libraries_are_not() -> None:
     lines = lines_of("""
         configure()

@@ -117,6 +117,20 @@ def test_bytes_and_objects_are_counted_when_they_have_moved() -> None:
     assert value(metrics, "transfer_objects_total", task="t", direction="delete") == 3
 
 
+def test_what_came_from_the_object_cache_is_counted_apart_from_what_moved() -> None:
+    metrics = WorkerMetrics()
+    counts = {"cache_hits": 4, "cache_hit_bytes": 900, "cache_misses": 1, "cache_evictions": 2}
+    downloaded = {"objects": 5, "bytes": 1000, **counts}
+    metrics.observe("t", PhaseEvent("phase_ended", "download", 1.0, downloaded))
+    metrics.observe("t", PhaseEvent("phase_ended", "stage", 1.0, {"cache_evictions": 3}))
+    assert value(metrics, "transfer_bytes_total", task="t", direction="download") == 100
+    assert value(metrics, "transfer_objects_total", task="t", direction="download") == 1
+    assert value(metrics, "object_cache_requests_total", task="t", result="hit") == 4
+    assert value(metrics, "object_cache_requests_total", task="t", result="miss") == 1
+    assert value(metrics, "object_cache_hit_bytes_total", task="t") == 900
+    assert value(metrics, "object_cache_evictions_total", task="t") == 5
+
+
 @pytest.mark.parametrize(
     ("phase", "error", "fence"),
     [
@@ -139,6 +153,13 @@ def test_a_fence_that_stops_an_attempt_is_counted_by_its_kind(
     }
     assert rejected == {"attempt": 0, "publish": 0} | {fence: 1}
     assert value(metrics, "publish_seconds_count", task="t", how="unknown") is None
+
+
+def test_warnings_of_guardrails_are_counted() -> None:
+    metrics = WorkerMetrics(["t"])
+    assert value(metrics, "guardrail_warnings_total", task="t") == 0
+    metrics.observe("t", PhaseEvent("guardrail_warned", "pre_guardrails", None, {"message": "x"}))
+    assert value(metrics, "guardrail_warnings_total", task="t") == 1
 
 
 def test_an_author_s_exception_is_no_rejection_whatever_its_name() -> None:

@@ -57,7 +57,7 @@ def view(delivery: Delivery, outcome: Outcome | None) -> TaskView:
         task_name="task",
         status=status,
         logical=attempt.logical,
-        workflow_name=attempt.workflow_name,
+        workflow_name="daily",
         retry_count=attempt.retry_count,
         retried_task_id=attempt.retried_task_id,
         claim=delivery.claim.token,

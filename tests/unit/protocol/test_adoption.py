@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, SecretStr, computed_field
 
 from perago.errors import PublishFenceError, StaleAttemptError
+from perago.masking import remember_secret
 from perago.protocol.job import Job, Policy
 from perago.testing import followed_by
 from support.memory_world import REPOSITORY, Files, InMemoryWorld, Result, completed, failed, writes
@@ -233,6 +235,12 @@ class Nested(BaseModel):
     inner: list[Credentials]
 
 
+class Table(BaseModel):
+    """A result with any texts in it, also as keys."""
+
+    rows: list[dict[str, Any]]
+
+
 class Computed(BaseModel):
     """A result whose secret is made when it is read."""
 
@@ -268,3 +276,21 @@ def test_a_result_with_secret_fields_is_never_written_into_a_commit(
 def test_a_result_is_recorded_only_where_adoption_is_asked_for(world: InMemoryWorld) -> None:
     completed(world.run(world.job(writes(b=b"2"))))
     assert "perago.result" not in world.head.metadata
+
+
+def test_a_secret_of_the_worker_reaches_neither_conductor_nor_a_commit(
+    world: InMemoryWorld,
+) -> None:
+    remember_secret("key-in-a-result")
+
+    def body(files: Files) -> Table:
+        files["b"] = b"2"
+        return Table(rows=[{"key-in-a-result": "holds key-in-a-result", "n": 3}])
+
+    retry = world.publish_and_die(world.job(body, recovery="adopt", result_model=Table))
+    (told,) = world.told("result_masked")
+    assert "secret" in told["message"]
+    assert "key-in-a-result" not in repr(world.head) + repr(world.events)
+    adopted = completed(world.run(must_not_run(world, result_model=Table), retry))
+    assert adopted["result"] == {"rows": [{"********": "holds ********", "n": 3}]}
+    assert json.loads(world.head.metadata["perago.result"]) == adopted["result"]

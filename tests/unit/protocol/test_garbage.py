@@ -34,7 +34,6 @@ def execution(**changes: object) -> Execution:
         "task_id": TASK,
         "retry_count": 1,
         "reference_name": "step",
-        "workflow_name": "songs",
         **changes,
     }
     return Execution(Claim(Attempt(**fields), "our-claim"), uuid.uuid4().hex)  # type: ignore[arg-type]
@@ -72,15 +71,10 @@ def task(
 @given(
     task_id=st.text(st.sampled_from("abcdef0123456789-_"), min_size=1, max_size=40),
     reference=st.text(max_size=300),
-    workflow=st.text(max_size=300),
     retry=st.integers(0, 1000),
 )
-def test_every_staging_name_can_be_read_back(
-    task_id: str, reference: str, workflow: str, retry: int
-) -> None:
-    made = execution(
-        task_id=task_id, reference_name=reference, workflow_name=workflow, retry_count=retry
-    )
+def test_every_staging_name_can_be_read_back(task_id: str, reference: str, retry: int) -> None:
+    made = execution(task_id=task_id, reference_name=reference, retry_count=retry)
     name = parse_staging_name(made.staging_branch_name)
     assert name is not None
     assert name.is_of(task_id, retry, made.id)

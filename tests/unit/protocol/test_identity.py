@@ -24,7 +24,6 @@ ATTEMPT = Attempt(
     reference_name="clean_ref",
     seq=7,
     iteration=3,
-    workflow_name="nightly",
 )
 
 

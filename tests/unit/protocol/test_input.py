@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, computed_field
 
 from perago.errors import InputError, ResultError
-from perago.protocol.job import Policy
+from perago.protocol.job import Job, Policy
 from perago.protocol.outcome import Failed
+from perago.protocol.steps import validate_params
 from perago.protocol.workspace import parse_input
 from support.memory_world import InMemoryWorld, completed, failed, writes
 
@@ -126,3 +127,82 @@ def test_a_value_that_cannot_be_written_as_json_is_not_in_the_message() -> None:
     assert isinstance(outcome, Failed)
     assert "the-private-value" not in said + outcome.trace
     assert "token" in said
+
+
+class Nested(BaseModel):
+    """A model in another."""
+
+    a: int = 0
+
+
+class Free(BaseModel, extra="allow"):
+    """It says itself what to do with other keys."""
+
+    a: int = 0
+
+
+class Careless(BaseModel, extra="ignore"):
+    """It ignores them, and says so."""
+
+    a: int = 0
+    nested: Nested = Nested()
+
+
+class Strict(BaseModel):
+    """It says nothing."""
+
+    n: int = Field(0, alias="howMany")
+    nested: Nested = Nested()
+
+
+class Counted(BaseModel):
+    """As JSON, it holds a key that is no field."""
+
+    n: int = 0
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return 2 * self.n
+
+
+class Given(BaseModel):
+    """It takes the result of another task."""
+
+    n: int = 0
+    counted: Counted = Counted()
+
+
+class Mixed(BaseModel):
+    """It says nothing, and a model in it does."""
+
+    n: int = 0
+    free: Free = Free()
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "said"),
+    [
+        (Strict, {"n": 1}, "params: n: there is no such key; known are howMany, nested"),
+        (Strict, {"nested": {"b": 1}}, "params: nested.b: there is no such key"),
+        (Mixed, {"m": 1, "free": {"b": 2}}, "params: m: there is no such key; known are n, free"),
+        (Strict, {"howMany": 1, "nested": {"a": 2}}, None),
+        (Mixed, {"n": 1, "free": {"b": 2}}, None),
+        (Counted, {"n": 1, "twice": 2}, None),
+        (Counted, {"n": 1, "thrice": 3}, "params: thrice: there is no such key; known are n"),
+        (Given, {"counted": {"n": 1, "twice": 2}}, None),
+        (Given, {"counter": 1}, "params: counter: there is no such key; known are n, counted"),
+        (Free, {"b": 1}, None),
+        (Careless, {"b": 1, "nested": {"b": 1}}, None),
+    ],
+)
+def test_an_unknown_key_in_params_is_refused_unless_the_model_allows_it(
+    model: type[BaseModel], params: dict[str, Any], said: str | None
+) -> None:
+    job = Job("task", model, model, lambda given: given)
+    if said is None:
+        assert validate_params(job, params) == model.model_validate(params)
+        return
+    with pytest.raises(InputError) as caught:
+        validate_params(job, params)
+    assert str(caught.value) == said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from perago.errors import (
     GuardrailViolation,
     InputError,
     PostGuardrailViolation,
+    PreGuardrailViolation,
     PublishFenceError,
     ResultError,
 )
@@ -121,6 +124,46 @@ def test_a_read_only_attempt_still_checks_guardrails_and_result(world: InMemoryW
     post = raising(GuardrailViolation("no"))
     failed(world.run(world.job(read_only=True, post=post)), PostGuardrailViolation)
     failed(world.run(world.job(lambda _: 7, read_only=True)), ResultError)
+
+
+def warns(job: Job, pre: str, post: str, *, fails: bool = False) -> Job:
+    """A job whose guardrails warn, and then perhaps fail."""
+
+    def check(data: Any, warn: Callable[[str], None], text: str) -> None:
+        warn(text)
+        if fails:
+            raise GuardrailViolation("and no")
+
+    assert job.workspace is not None
+    use = replace(
+        job.workspace, check_pre=partial(check, text=pre), check_post=partial(check, text=post)
+    )
+    return replace(job, workspace=use)
+
+
+@pytest.mark.parametrize("kind", ["job", "spark_job"])
+def test_warnings_of_guardrails_are_reported_and_recorded_and_stop_nothing(
+    world: InMemoryWorld, kind: str
+) -> None:
+    write = {"job": writes(b=b"2"), "spark_job": lambda space: space.write("b")}[kind]
+    completed(world.run(warns(getattr(world, kind)(write), "few rows", "ünique")))
+    reported = [event for event in world.events if event.action == "guardrail_warned"]
+    assert [(event.phase, event.details["message"]) for event in reported] == [
+        ("pre_guardrails", "few rows"),
+        ("post_guardrails", "ünique"),
+    ]
+    assert world.head.metadata["perago.warnings"] == '["few rows", "ünique"]'
+
+
+def test_warnings_before_a_violation_are_reported(world: InMemoryWorld) -> None:
+    outcome = world.run(warns(world.job(), "few rows", "", fails=True))
+    failed(outcome, PreGuardrailViolation, "FAILED_WITH_TERMINAL_ERROR")
+    assert "guardrail_warned" in {event.action for event in world.events}
+
+
+def test_an_attempt_without_warnings_records_none(world: InMemoryWorld) -> None:
+    completed(world.run(world.job(writes(b=b"2"))))
+    assert "perago.warnings" not in world.head.metadata
 
 
 def test_a_task_without_workspace_needs_params_only(world: InMemoryWorld) -> None:

@@ -26,6 +26,7 @@ from support.memory_world import (
     completed,
     failed,
     nothing,
+    silent,
 )
 
 Run = Callable[..., Outcome]
@@ -38,7 +39,13 @@ def run(world: InMemoryWorld, tmp_path: Path) -> Run:
             body(data)
             return Result()
 
-        job = Job("task", Params, Result, call, WorkspaceUse(prefix, False, nothing, nothing))
+        job = Job(
+            "task",
+            Params,
+            Result,
+            call,
+            WorkspaceUse(prefix, False, silent(nothing), silent(nothing)),
+        )
         delivery = world.deliver()
         workspaces = LocalWorkspaces(tmp_path / "root", Engine(world.lake.objects, threads=3))
         execution = Execution(delivery.claim, "exec-local")

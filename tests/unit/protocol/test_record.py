@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, field_serializer
 
+from perago.masking import remember_secret
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.record import Record, hash_params, read_record, recorded_params
 from perago.protocol.workspace import Commit
@@ -53,6 +55,15 @@ def test_a_record_is_read_back_as_it_was_written(result: str | None) -> None:
     assert all(key.startswith("perago.") for key in metadata)
     assert all(isinstance(value, str) for value in metadata.values())
     assert read({**metadata, ".lakefs.merge.strategy": "default", "other": "x"}) == record
+
+
+def test_warnings_are_recorded_as_a_bounded_list() -> None:
+    record = RECORD.with_warnings([f"{n}\n{'x' * 1000}" for n in range(25)])
+    assert read(record.metadata()) == record
+    *shown, rest = json.loads(record.metadata()["perago.warnings"])
+    assert [len(text) for text in shown] == [300] * 10
+    assert (shown[9][:3], rest) == ("9 x", "… and 15 more")
+    assert record.with_warnings([]) == RECORD
 
 
 def test_a_commit_without_a_whole_record_has_none() -> None:
@@ -121,6 +132,11 @@ def test_params_that_are_too_long_secret_or_not_writable_are_not_recorded() -> N
     assert recorded_params(Params(items=["ü" * 1000])) is None
     assert recorded_params(SecretParams()) is None
     assert recorded_params(Hostile()) is None
+
+
+def test_a_secret_of_the_worker_in_params_is_masked() -> None:
+    remember_secret("key-in-params")
+    assert "key-in-params" not in str(recorded_params(Params(items=["a key-in-params"])))
 
 
 def test_a_secret_that_the_schema_hides_is_never_recorded_in_clear() -> None:

@@ -29,7 +29,8 @@ class Unused(Watchdog):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder, with nothing that would be searched for or fetched."""
     (tmp_path / "jars").mkdir()
-    monkeypatch.setattr(java, "find", lambda _: tmp_path / "java" / "bin" / "java")
+    found = java.Java(tmp_path / "java" / "bin" / "java", 17, full=True)
+    monkeypatch.setattr(java, "find", lambda _: found)
     monkeypatch.setattr(spark_jars, "find_or_fetch", lambda _: tmp_path / "jars")
     monkeypatch.setattr(ivy, "pyspark_home", lambda: tmp_path / "pyspark")
     monkeypatch.setattr(spark, "_launch_command", lambda *_: ["java", "server"])
@@ -92,3 +93,27 @@ def test_the_server_does_not_inherit_a_secret_of_the_worker(
     assert not secrets.keys() & env.keys()
     assert not set(secrets.values()) & set(env.values())
     assert env["HARMLESS"] == "yes"
+
+
+_LAUNCHER = r"""#!/bin/sh
+printf '%s\0' java --add-modules=jdk.incubator.vector --add-opens=a/b=ALL-UNNAMED Main
+"""
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_module_that_the_java_lacks_is_left_out_of_the_command(
+    tmp_path: Path, *, full: bool
+) -> None:
+    executable = tmp_path / "java"
+    executable.write_text(_LAUNCHER)
+    executable.chmod(0o755)
+    found = java.Java(executable, 21, full=full)
+    command = spark._launch_command(found, tmp_path, tmp_path / "properties", {})
+    module = [java.VECTOR_MODULE] if full else []
+    assert command == ["java", *module, "--add-opens=a/b=ALL-UNNAMED", "Main"]
+
+
+def test_executors_on_this_machine_need_a_full_java() -> None:
+    assert ConnectSettings("test", LAKEFS, "local-cluster[2,1,1024]").java.wheel is False
+    for master in ("local[*]", "yarn", "spark://h:1", "k8s://https://x"):
+        assert ConnectSettings("test", LAKEFS, master).java is java.SPARK

@@ -9,23 +9,9 @@ import pytest
 
 from perago.errors import ConfigurationError
 from perago.settings import Address, Settings, load_settings, read_settings
-from perago.settings.model import SECRET_FIELDS, variable_of
+from perago.settings.model import SECRET_FIELDS
 
 SECRET = "wJalrXUtnFEMI-example-secret"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder, an empty home and an environment without our variables."""
-    home, here = tmp_path / "home", tmp_path / "here"
-    home.mkdir()
-    here.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("LAKECTL_CONFIG_FILE", raising=False)
-    for name in Settings.model_fields:
-        monkeypatch.delenv(variable_of(name), raising=False)
-    return here
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:

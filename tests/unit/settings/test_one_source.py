@@ -8,7 +8,7 @@ import pytest
 
 from perago.errors import ConfigurationError
 from perago.masking import SECRET_VARIABLES
-from perago.settings import Settings, load_settings
+from perago.settings import load_settings
 from perago.settings.model import SECRET_FIELDS, variable_of
 
 KEYS = {
@@ -20,20 +20,6 @@ LAKECTL = (
     "server: {endpoint_url: http://lakectl}\n"
     "credentials: {access_key_id: AKIA, secret_access_key: the-secret}\n"
 )
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder, an empty home and an environment without our variables."""
-    home, here = tmp_path / "home", tmp_path / "here"
-    home.mkdir()
-    here.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("LAKECTL_CONFIG_FILE", raising=False)
-    for name in Settings.model_fields:
-        monkeypatch.delenv(variable_of(name), raising=False)
-    return here
 
 
 def given(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:

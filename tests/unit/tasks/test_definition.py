@@ -49,6 +49,10 @@ def three(workspace: Path, params: Params, more: int) -> Result:
     raise NotImplementedError
 
 
+def four(workspace: Path, params: Params, inputs: dict[str, Path], more: int) -> Result:
+    raise NotImplementedError
+
+
 def nothing() -> Result:
     raise NotImplementedError
 
@@ -101,7 +105,8 @@ class Callable:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (three, "the parameters do not fit"),
+        (three, "parameter 'more' must be annotated Mapping[str, Path]"),
+        (four, "the parameters do not fit"),
         (nothing, "the parameters do not fit"),
         (any_number, "the parameters do not fit"),
         (keyword, "the parameters do not fit"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from perago import GuardrailViolation, forbid_glob, require_dir, require_file, require_glob
-from perago.tasks.guardrails import check_folder, guardrail_problem
+from perago.tasks.guardrails import Guardrail, check_folder, guardrail_problem
+from support.definitions import no_warning
 from support.trees import deep_folder
 
 
@@ -35,7 +36,7 @@ def workspace(tmp_path: Path) -> Path:
     ],
 )
 def test_a_guardrail_that_holds_says_nothing(workspace: Path, guardrail: Any) -> None:
-    check_folder([guardrail], workspace)
+    check_folder([guardrail], workspace, no_warning)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_violation_says_what_is_missing_or_too_much(
     workspace: Path, guardrail: Any, text: str
 ) -> None:
     with pytest.raises(GuardrailViolation) as caught:
-        check_folder([guardrail], workspace)
+        check_folder([guardrail], workspace, no_warning)
     assert text in str(caught.value)
 
 
@@ -66,30 +67,49 @@ def test_an_authors_own_guardrail_gets_the_workspace_and_its_other_errors_pass_t
         raise OSError(f"cannot look at {folder.name}")
 
     with pytest.raises(OSError, match=workspace.name):
-        check_folder([own], workspace)
+        check_folder([own], workspace, no_warning)
+
+
+def test_a_guardrail_that_only_warns_lets_the_others_run(workspace: Path) -> None:
+    warnings: list[str] = []
+    guardrails: list[Guardrail] = [
+        require_file("missing", severity="warn"),
+        require_dir("empty", severity="warn"),
+        require_glob("*.csv", severity="warn"),
+        forbid_glob("*.txt", severity="warn"),
+        require_file("gone"),
+    ]
+    with pytest.raises(GuardrailViolation, match="required file is missing: gone"):
+        check_folder(guardrails, workspace, warnings.append)
+    assert warnings == [
+        "required file is missing: missing",
+        "required folder is missing or empty: empty",
+        "'*.csv' matches 0 files, at least 1 required",
+        "'*.txt' matches 1 files, at most 0 allowed: note.txt",
+    ]
 
 
 def test_the_first_violation_ends_the_check(workspace: Path) -> None:
     seen: list[Path] = []
     with pytest.raises(GuardrailViolation):
-        check_folder([require_file("missing"), seen.append], workspace)
+        check_folder([require_file("missing"), seen.append], workspace, no_warning)
     assert seen == []
 
 
 def test_a_workspace_that_cannot_be_listed_does_not_count_as_empty(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        check_folder([forbid_glob("**")], tmp_path / "gone")
+        check_folder([forbid_glob("**")], tmp_path / "gone", no_warning)
 
 
 def test_a_tree_deeper_than_python_recurses_is_listed(workspace: Path) -> None:
     with deep_folder(workspace, 1200):
-        check_folder([require_glob("d/**/file")], workspace)
+        check_folder([require_glob("d/**/file")], workspace, no_warning)
 
 
 def test_names_that_are_not_utf_8_give_a_text_that_can_be_posted(workspace: Path) -> None:
     (workspace / "caf\udce9").touch()
     with pytest.raises(GuardrailViolation) as caught:
-        check_folder([forbid_glob("caf*")], workspace)
+        check_folder([forbid_glob("caf*")], workspace, no_warning)
     assert str(caught.value).encode().endswith(b": caf\\udce9")
 
 
@@ -102,7 +122,7 @@ def test_a_folder_is_listed_as_files_only_in_order_and_no_link_to_a_folder_is_en
     (tmp_path / "link-to-folder").symlink_to(tmp_path / "b")
     (tmp_path / "link-to-file").symlink_to(tmp_path / "c")
     with pytest.raises(GuardrailViolation) as caught:
-        check_folder([require_glob("**", 0, 1)], tmp_path)
+        check_folder([require_glob("**", 0, 1)], tmp_path, no_warning)
     assert str(caught.value).endswith(": a-file, c, link-to-file, a/x/y, b/a, …")
 
 
@@ -132,6 +152,8 @@ def _none() -> None: ...
         (require_glob("a", None), "whole numbers"),  # type: ignore[arg-type]
         (require_glob("a", 1, "2"), "whole numbers"),  # type: ignore[arg-type]
         (require_glob("a", True), "whole numbers"),
+        (require_file("a", severity="no"), "severity must be one of fail, warn, not 'no'"),  # type: ignore[arg-type]
+        (require_glob("a", severity=None), "not None"),  # type: ignore[arg-type]
         ("raw/*.json", "is not a guardrail"),
         (_awaited, "write a plain function"),
         (_two, "takes the workspace and nothing else"),

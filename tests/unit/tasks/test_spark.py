@@ -12,9 +12,9 @@ import pytest
 from perago import SparkWorkspace, WorkspaceSpec, require_file, require_rows, task
 from perago.errors import DefinitionError, GuardrailViolation, UnsupportedOperationError
 from perago.tasks.definition import definition_of
-from perago.tasks.guardrails import check_folder, check_spark
+from perago.tasks.guardrails import check_spark
 from perago.tasks.taskdef import build_taskdef
-from support.definitions import Params, Result, define, file_body, refused
+from support.definitions import Params, Result, define, file_body, no_warning, refused
 
 IN, OUT = "s3a://repo/0123/data", "s3a://repo/staging/data"
 
@@ -33,6 +33,19 @@ def test_paths_are_below_the_input_commit_and_the_output_branch() -> None:
     assert space.input("raw/day=1") == f"{IN}/raw/day=1"
     assert space.input("raw/*.json") == f"{IN}/raw/*.json"
     assert space.output("clean") == f"{OUT}/clean"
+
+
+def test_a_path_in_an_input_is_below_its_commit() -> None:
+    space = workspace(sources={"dims": "s3a://dims/4567/tables", "all": "s3a://all/89"})
+    assert space.input("shops", source="dims") == "s3a://dims/4567/tables/shops"
+    assert space.input(source="all") == "s3a://all/89"
+    with pytest.raises(ValueError, match="write a relative path"):
+        space.input("../x", source="dims")
+    with pytest.raises(ValueError, match=r"there is no input 'dim': .* has 'dims', 'all'"):
+        space.input("x", source="dim")
+    space.read("shops", source="dims", format="csv")
+    loaded = [str(it.args[0]) for it in space.spark.read.load.mock_calls]
+    assert loaded == ["s3a://dims/4567/tables/shops"]
 
 
 @pytest.mark.parametrize(
@@ -227,10 +240,10 @@ def test_a_listing_is_made_once_and_only_when_it_is_asked_for() -> None:
 def test_listing_guardrails_look_at_the_listing_and_callables_get_the_workspace() -> None:
     seen: list[SparkWorkspace] = []
     space = workspace(list_paths=lambda: ["raw/a"])
-    check_spark([require_file("raw/a"), seen.append], space)
+    check_spark([require_file("raw/a"), seen.append], space, no_warning)
     assert seen == [space]
     with pytest.raises(GuardrailViolation, match="raw/b"):
-        check_spark([require_file("raw/b")], space)
+        check_spark([require_file("raw/b")], space, no_warning)
 
 
 def test_a_spark_workspace_makes_a_spark_task() -> None:
@@ -251,16 +264,11 @@ def test_a_spark_task_has_the_whole_repository_by_default_and_comes_back_unchang
 
 
 @pytest.mark.parametrize("side", ["pre", "post"])
-def test_a_data_guardrail_on_a_file_task_is_a_definition_problem(side: str) -> None:
-    spec = WorkspaceSpec(**{side: [require_rows("clean", min=1)]})  # type: ignore[arg-type]
+def test_a_data_guardrail_that_only_spark_can_check_is_a_problem_on_a_file_task(side: str) -> None:
+    spec = WorkspaceSpec(**{side: [require_rows("clean", min=1, format="delta")]})  # type: ignore[arg-type]
+    assert define(spark_body, workspace=spec).workspace is spec
     text = refused(file_body, workspace=spec)
-    assert f"WorkspaceSpec.{side}" in text
-    assert "this is a file task" in text
-
-
-def test_a_data_guardrail_never_passes_a_folder_unchecked(tmp_path: Any) -> None:
-    with pytest.raises(TypeError, match="needs Spark"):
-        check_folder([require_rows("clean", min=1)], tmp_path)
+    assert f"WorkspaceSpec.{side}: 'clean': a file task reads parquet, csv, json" in text
 
 
 def test_another_annotation_is_refused_with_both_that_work() -> None:

@@ -10,7 +10,7 @@ import pytest
 from perago.errors import BackendUnavailableError
 from perago.transfer.engine import download_target
 from perago.transfer.inventory import RemoteObject
-from perago.transfer.moving import DownloadTarget, download_partition
+from perago.transfer.moving import DownloadTarget, download_partition, landing_folder
 from perago.transfer.scan import FetchedFile, scan
 
 
@@ -48,10 +48,10 @@ def test_a_repeated_partition_puts_whole_files_in_place_again(data: Path) -> Non
 
 def test_a_task_that_was_given_up_cannot_put_a_file_in_place(data: Path) -> None:
     """Its download began, the job ended, and the body may already have removed the file."""
-    place = DownloadTarget.beside(data)
-    place.landing.mkdir()
+    landing = landing_folder(data)
+    landing.mkdir()
     with pytest.raises(FileNotFoundError):
-        download(Objects(before=place.landing), place)
+        download(Objects(before=landing), DownloadTarget.beside(data))
     assert scan(data).files == {}
 
 

@@ -54,8 +54,9 @@ class Recording:
         self.listed = [item.key for item in listing]
         return self
 
-    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> dict[str, int]:
         self.staged = plan
+        return {}
 
     def counts(self) -> dict[str, int]:
         return {}

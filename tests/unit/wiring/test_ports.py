@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
-from perago.errors import StaleAttemptError
+from perago.errors import ConfigurationError, StaleAttemptError
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.fences import Lease
 from perago.settings import Settings
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold
-from perago.wiring.ports import SystemClock, build_engine
+from perago.wiring.ports import SystemClock, build_engine, open_cache
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 STORE = LakeFSObjects(LAKEFS)
 
 
-def test_without_spark_this_process_moves_everything() -> None:
-    assert isinstance(build_engine(Settings(), LAKEFS, STORE, lambda _: None), Engine)
+def built(**settings: Any) -> Engine:
+    engine = build_engine(Settings(**settings), LAKEFS, STORE, lambda _: None)
+    assert isinstance(engine, Engine)
+    return engine
+
+
+def test_without_spark_this_process_moves_everything(tmp_path: Path) -> None:
+    engine = built(object_cache=tmp_path / "cache")
+    assert engine.cache is not None
+    assert engine.cache.folder == tmp_path / "cache"
+
+
+def test_an_object_cache_of_no_bytes_is_none(tmp_path: Path) -> None:
+    assert built(object_cache=tmp_path / "cache", object_cache_bytes=0).cache is None
+    assert not (tmp_path / "cache").exists()
+
+
+def test_attempts_run_without_an_object_cache_that_cannot_be_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o755)
+    assert built(object_cache=tmp_path / "cache").cache is None
+    assert "attempts run without the object cache" in caplog.text
+    with pytest.raises(ConfigurationError, match="other users have rights on it"):
+        open_cache(Settings(object_cache=tmp_path / "cache"))
 
 
 def test_the_settings_are_the_threshold_and_no_session_is_opened_before_it_is_needed() -> None:
-    settings = Settings(spark_min_objects=7, spark_min_bytes=9, transfer_threads=3)
+    settings = Settings(
+        spark_min_objects=7, spark_min_bytes=9, transfer_threads=3, object_cache_bytes=0
+    )
     engine = build_engine(
         settings, LAKEFS, STORE, lambda _: None, lambda: pytest.fail("a session was opened")
     )

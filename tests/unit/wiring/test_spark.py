@@ -59,7 +59,7 @@ NONE_GIVEN = SparkOptions()
 
 @pytest.fixture(autouse=True)
 def _with_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "find", lambda _: Path("java"))
+    monkeypatch.setattr(java, "find", lambda _: java.Java(Path("java"), 17, full=True))
 
 
 def choose(*functions: object, options: SparkOptions = NONE_GIVEN, **given: object) -> object:
@@ -115,7 +115,7 @@ def test_only_what_must_be_there_is_checked_at_the_start() -> None:
 def test_without_java_file_tasks_move_their_workspaces_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_java(_: object) -> Path:
+    def no_java(_: object) -> java.Java:
         raise SetupError("no Java 17 or 21")
 
     monkeypatch.setattr(java, "find", no_java)

@@ -14,6 +14,7 @@ from perago.errors import StaleAttemptError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.outcome import Completed, failure_of
+from perago.tasks.context import AttemptState
 from perago.worker import executor
 from perago.worker.channel import (
     Assignment,
@@ -24,6 +25,8 @@ from perago.worker.channel import (
     OutputReported,
     PhaseReported,
     ProceedDecision,
+    StateReported,
+    StateRequested,
 )
 
 EXECUTION = Execution(Claim(Attempt("w", "t", 0, "step"), "token"), "execution")
@@ -121,6 +124,21 @@ def test_events_with_any_detail_can_be_reported(pair: Pair) -> None:
     message = pair.supervisor.receive(1)
     assert isinstance(message, PhaseReported)
     assert (message.details["n"], message.details["f"]) == (1, 0.5)
+
+
+def test_a_body_that_asks_for_its_state_gets_the_supervisor_s_answer(pair: Pair) -> None:
+    line = executor.Line(pair.executor, on_end=nothing)
+
+    def answer() -> None:
+        asked = pair.supervisor.receive(5)
+        assert isinstance(asked, StateRequested)
+        told = StateReported(number=asked.number, seconds_left=2.5, stopped=True)
+        pair.supervisor.send(told)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert line.ask_state() == AttemptState(seconds_left=2.5, stopped=True)
+    thread.join()
 
 
 def test_a_late_answer_is_not_taken_for_the_next_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -127,6 +128,21 @@ def test_what_a_body_prints_and_logs_is_in_the_task_log(shared: MemoryWorker) ->
     ):
         assert line in log
     assert "printed this" not in "\n".join(shared.run("").logs)
+
+
+def test_what_a_thread_of_a_body_logs_carries_the_ids(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepare_environment(monkeypatch)
+    # Started here, because an executor logs to what stderr is when it starts.
+    with MemoryWorker(tmp_path) as worker:
+        workflow = worker.begin("print", value="this")
+        task = worker.finish(workflow)
+    assert "WARNING authors.module: from a thread" in "\n".join(task.logs)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "{" in line]
+    [line] = [line for line in lines if line.get("message") == "from a thread"]
+    assert (line["workflow_id"], line["task_id"]) == (workflow, task.attempt.task_id)
+    assert (line["task"], line["retry"]) == ("h_plain", 0)
 
 
 def test_a_flood_of_output_is_bounded(shared: MemoryWorker) -> None:

@@ -40,6 +40,14 @@ def test_partitions_are_posted_together_now_and_then() -> None:
     assert desk.posted[1:] == ["download 1.500 s partition=4/9"]
 
 
+def test_what_a_body_tells_is_posted_too() -> None:
+    desk = Desk()
+    desk.progress.note(PhaseEvent("task_progress", "body", None, {"done": 3, "total": 9}))
+    desk.progress.note(PhaseEvent("task_progress", "body", None, {"done": 4, "total": None}))
+    desk.progress.flush()
+    assert desk.posted == ["progress: 3 of 9; progress: 4"]
+
+
 def test_nothing_else_is_progress() -> None:
     desk = Desk()
     desk.now = 100.0

@@ -102,7 +102,7 @@ def test_a_task_that_is_gone_counts_as_neither_posted_nor_lost(
     conductor.faults.inject("attempts.read", gone)
     assert report(conductor, claim, DONE, [], seconds=5) is Reported.GONE
     conductor.faults.inject("attempts.read", gone)
-    assert hand_back(conductor, claim) is Reported.GONE
+    assert hand_back(conductor, claim, seconds=5) is Reported.GONE
     assert "attempts.complete" not in conductor.faults.calls
 
 

@@ -195,3 +195,26 @@ def test_an_attempt_tells_others_its_phase_its_age_and_the_phases_that_ended(
         ("download", 1.0, None),
         ("body", 2.0, "ValueError"),
     ]
+
+
+def test_a_body_is_told_the_time_until_its_first_deadline_and_that_the_worker_stops(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    stops = StopSignals()
+    enter(watched, "download")
+    clock.now += 40.0
+    assert watched.state(stops).seconds_left == 10.0
+    enter(watched, "body")
+    clock.now += 1.0
+    assert watched.state(stops).seconds_left == 4.0
+    clock.now += 30.0
+    assert watched.state(stops).seconds_left == 0.0
+    assert not watched.state(stops).stopped
+    stops.draining.set()
+    assert watched.state(stops).stopped
+
+
+def test_without_a_deadline_no_time_is_told(watched: RunningAttempt) -> None:
+    definition = replace(watched.definition, controls=TaskControls())
+    state = RunningAttempt(watched.execution, definition, LeaseState()).state(StopSignals(), 7)
+    assert (state.number, state.seconds_left) == (7, None)

@@ -77,7 +77,7 @@ def retrieve(request: Request, target: Path) -> None:
     settings.write_text(_settings(work / "cache"))
     module.write_text(_module(request))
     jar = next((pyspark_home() / "jars").glob("ivy-*.jar"))
-    command = [str(java.find(java.FETCH)), "-jar", str(jar)]
+    command = [str(java.find(java.FETCH).executable), "-jar", str(jar)]
     command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default"]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     with step(request.title, request.expected_bytes, "bytes") as advance:

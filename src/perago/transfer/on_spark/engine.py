@@ -103,7 +103,7 @@ class SparkEngine:
         listed = table_of(results, tables / "listed", LISTED)
         return listed, table_of(results, tables / "markers", FETCHED)
 
-    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> None:
+    def stage(self, plan: Plan, staging: StagingBranch, data: Path) -> dict[str, int]:
         tables = data.with_name(f"{data.name}.staging")
         tables.mkdir(mode=0o700)
         written = plan if isinstance(plan, SparkPlan) else write_plan(plan, tables, self.bounds)
@@ -121,6 +121,7 @@ class SparkEngine:
                 self.bounds,
                 functions.task(functions.upload, context),
             )
+        return {}
 
     @contextmanager
     def _task_context(

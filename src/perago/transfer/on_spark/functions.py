@@ -140,14 +140,17 @@ def run_partition(work: Callable[[int, list[Row]], PartitionResult], batches: Ba
 
 def download(context: TaskContext, tables: Path, number: int, rows: list[Row]) -> PartitionResult:
     """Download a partition and write the records and hashes of its files to a table."""
-    objects = [(row["path"], RemoteObject(row["key"], row["size"])) for row in rows]
+    objects = [
+        (row["path"], RemoteObject(row["key"], row["size"], checksum=row["checksum"]))
+        for row in rows
+    ]
     target = DownloadTarget.beside(context.data)
     fetched = download_partition(
         context.store(), context.repository, context.ref, objects, target, context.threads
     )
     for row in rows:
         file = fetched[row["path"]]
-        row.update(_columns_of(file.record), md5=file.md5)
+        row.update(_columns_of(file.record), digest=file.digest)
     with PartWriter(tables / "fetched", number, FETCHED) as part:
         part.add_all(rows)
     total = TransferSize(len(rows), sum(row["size"] for row in rows))
@@ -169,7 +172,7 @@ def _may_have_changed(row: Row, body_started_ns: int) -> bool:
         return now is None or not now.endswith("/")
     if now.endswith("/"):
         return False
-    fetched = FetchedFile(record_of(row, "before_"), row["before_md5"])
+    fetched = FetchedFile(record_of(row, "before_"), row["before_digest"])
     return not is_proven_unchanged(record_of(row), fetched, body_started_ns)
 
 
@@ -177,11 +180,11 @@ def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row])
     """Hash the files that may have changed, and write tables of the uploads and deletes."""
     present = [row for row in rows if row["path"] is not None]
     suspects = [row["path"] for row in present if row["before_path"] is not None]
-    hashes = hash_partition(data, suspects)
+    digests = hash_partition(data, suspects)
     uploads = [
         _as_upload(row, start)
         for row in present
-        if row["before_path"] is None or hashes[row["path"]] != row["before_md5"]
+        if row["before_path"] is None or digests[row["path"]] != row["before_digest"]
     ]
     deletes = [{"key": row["before_key"], "group": 0} for row in rows if row["path"] is None]
     with PartWriter(changes / "uploads", number, UPLOADS) as part:

@@ -66,7 +66,7 @@ def list_subtrees(
                 elif entry.is_marker:
                     markers.add(f"{path}/", item.key, *[None] * (len(FETCHED) - 2))
                 else:
-                    kept = item.content_type, dump_metadata(item.metadata)
+                    kept = item.content_type, dump_metadata(item.metadata), item.checksum
                     listed.add(path, item.key, *kept, item.size, listed.group(item.size))
     return _result(listed, markers, bad)
 

@@ -28,15 +28,15 @@ _RECORD = {name: pa.int64() for name in ("size", "mtime_ns", "ctime_ns", "inode"
 # An object of a listing, with the group that it is moved in.
 LISTED = pa.schema(
     {
-        **{name: pa.string() for name in ("path", "key", "content_type", "metadata")},
+        **{name: pa.string() for name in ("path", "key", "content_type", "metadata", "checksum")},
         "size": pa.int64(),
         "group": pa.int32(),
     }
 )
-# A downloaded object. A marker has a path that ends in a slash, and neither record nor MD5.
+# A downloaded object. A marker has a path that ends in a slash, and neither record nor digest.
 FETCHED = pa.schema(
     {
-        **{name: pa.string() for name in ("path", "key", "content_type", "metadata", "md5")},
+        **{name: pa.string() for name in ("path", "key", "content_type", "metadata", "digest")},
         **_RECORD,
     }
 )

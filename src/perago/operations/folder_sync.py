@@ -1,0 +1,304 @@
+"""Make a branch equal to a folder by one commit, or a folder equal to a commit.
+
+Both ways add and change; only ``delete`` also removes what the other side does not have.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perago.errors import (
+    BackendError,
+    LostReplyError,
+    NotFoundError,
+    PreconditionError,
+    ProjectionError,
+    PublishFenceError,
+    UnknownOutcomeError,
+)
+from perago.protocol.ports import Lake
+from perago.protocol.record import EXPECTED_HEAD
+from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.text import first_lines, quote_path
+from perago.transfer.engine import Engine, make_folders
+from perago.transfer.inventory import Digest, ObjectStore, Projection, RemoteObject, Source, project
+from perago.transfer.moving import DownloadTarget, download_partition, hash_partition, run_over
+from perago.transfer.paths import FileSystem, check_projection
+from perago.transfer.plan import SyncPlan, build_sync_plan
+from perago.transfer.removal import remove_tree
+from perago.transfer.scan import LocalTree, scan
+
+_MERGE_SECONDS = 60.0
+_EMPTY = LocalTree({}, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A folder beside a projection: both sides, and which paths on both differ in content."""
+
+    folder: LocalTree
+    projection: Projection
+    changed: frozenset[str]
+
+    @property
+    def only_in_folder(self) -> list[str]:
+        return sorted(path for path in self.folder.files if path not in self.projection.files)
+
+    @property
+    def only_in_lakefs(self) -> list[str]:
+        return sorted(path for path in self.projection.files if path not in self.folder.files)
+
+    @property
+    def unchanged(self) -> int:
+        both = sum(path in self.projection.files for path in self.folder.files)
+        return both - len(self.changed)
+
+    def __bool__(self) -> bool:
+        """Whether the two sides differ."""
+        return bool(self.changed or self.only_in_folder or self.only_in_lakefs)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many files were moved or removed."""
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """What a put did; ``commit`` is None when there was nothing to change."""
+
+    head: str
+    commit: str | None
+    counts: Counts
+    # The commit below ours, when it is not the one that the folder was compared with.
+    landed_on: str | None = None
+
+
+def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> Compared:
+    """Compare the content of a folder with that of a projection; a missing folder is empty."""
+    tree = scan(folder) if folder.exists() else _EMPTY
+    projection = project(source.listing(store), source.prefix)
+    both = [path for path in tree.files if path in projection.files]
+    resized = {path for path in both if tree.files[path].size != projection.files[path].size}
+    equal_size = [path for path in both if path not in resized]
+    ours = hash_partition(folder, equal_size)
+    # Equal checksums are equal contents; others may be tokens of objects that were sent in parts.
+    doubtful = [path for path in equal_size if ours[path] != projection.files[path].checksum]
+    theirs = _hashes(store, source, [projection.files[path] for path in doubtful], threads)
+    edited = {path for path in doubtful if ours[path] != theirs[projection.files[path].key]}
+    return Compared(tree, projection, frozenset(resized | edited))
+
+
+def _hashes(
+    store: ObjectStore, source: Source, objects: Sequence[RemoteObject], threads: int
+) -> dict[str, str]:
+    """Read objects and return the digest of each, by key."""
+    hashes: dict[str, str] = {}
+
+    def read(item: RemoteObject) -> None:
+        digest = Digest(item.size)
+        for piece in store.read(source.repository, source.ref, item.key, item.size):
+            digest.update(piece)
+        hashes[item.key] = digest.text()
+
+    run_over(objects, read, min(threads, len(objects)))
+    return hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A folder, and the branch that is to hold it below a prefix."""
+
+    lake: Lake
+    engine: Engine
+    repository: str
+    branch: str
+    prefix: str
+    report_leftover: Callable[[str, str], None]
+
+    def run(self, folder: Path, message: str, *, delete: bool) -> PutResult:
+        """Commit what differs. Everything becomes visible at once, by one merge, or nothing.
+
+        Raises ``PublishFenceError`` when the branch cannot be moved from where it was.
+        """
+        head = self.lake.get_head(self.repository, self.branch)
+        if self.lake.has_uncommitted_changes(self.repository, self.branch):
+            raise PublishFenceError(
+                f"branch {self.branch!r} of {self.repository!r} has uncommitted changes and takes "
+                "no merge",
+                hint="Commit or reset them, then run the command again.",
+            )
+        source = Source(self.repository, head.id, self.prefix)
+        compared = compare(self.engine.store, source, folder, self.engine.threads)
+        plan = _plan(compared, self.prefix, delete=delete)
+        counts = _put_counts(compared, plan, delete=delete)
+        if not plan:
+            return PutResult(head.id, None, counts)
+        with self._short_lived(head.id) as staging:
+            self._stage(plan, staging, folder)
+            staged = self.lake.commit(staging, message, {})
+            made = self._merge(staged, head, message)
+        below = made.first_parent
+        return PutResult(head.id, made.id, counts, None if below == head.id else below)
+
+    def _stage(self, plan: SyncPlan, staging: StagingBranch, folder: Path) -> None:
+        try:
+            self.engine.stage(plan, staging, folder)
+        except ProjectionError as error:
+            error.hint = "Nothing was put. Run the command again when nothing writes to the folder."
+            raise
+
+    def _merge(self, staged: StagedWorkspace, head: Commit, message: str) -> Commit:
+        now = self.lake.get_head(self.repository, self.branch)
+        if now.id != head.id:
+            raise self._moved(head, f"it is at {now.id}")
+        try:
+            made = self.lake.merge(
+                staged,
+                self.branch,
+                message=message,
+                metadata={EXPECTED_HEAD: head.id},
+                timeout=_MERGE_SECONDS,
+            )
+        except PreconditionError as refused:
+            raise self._moved(head, f"a hook refused the merge: {refused}") from refused
+        except LostReplyError as lost:
+            return self._find(staged, head, lost)
+        return self.lake.get_commit(self.repository, made)
+
+    def _find(self, staged: StagedWorkspace, head: Commit, lost: LostReplyError) -> Commit:
+        """A merge is never repeated: read whether it landed."""
+        now = self.lake.get_head(self.repository, self.branch)
+        if now.first_parent == head.id and self.lake.is_same(
+            self.repository, staged.commit, now.id
+        ):
+            return now
+        raise UnknownOutcomeError(
+            f"the reply to the merge was lost, and {self.branch!r} is at {now.id}: {lost}",
+            hint="Run the command again: what is there already is not sent twice.",
+        ) from lost
+
+    def _moved(self, head: Commit, why: str) -> PublishFenceError:
+        return PublishFenceError(
+            f"branch {self.branch!r} of {self.repository!r} moved from {head.id} during the put: "
+            f"{why}; nothing was put",
+            hint="Run the command again: it starts from where the branch is now.",
+        )
+
+    @contextmanager
+    def _short_lived(self, source: str) -> Iterator[StagingBranch]:
+        staging = StagingBranch(self.repository, f"perago-put-{uuid.uuid4().hex}")
+        try:
+            self.lake.create_branch(staging, source)
+            yield staging
+        finally:
+            try:
+                self.lake.delete_branch(staging)
+            except BackendError as error:
+                # Never hides what happened before: an error on its way out stays the error.
+                self.report_leftover(staging.branch, str(error))
+
+
+def _plan(compared: Compared, prefix: str, *, delete: bool) -> SyncPlan:
+    plan = build_sync_plan(
+        projection=compared.projection,
+        tree=compared.folder,
+        prefix=prefix,
+        is_changed=lambda path: path in compared.changed,
+    )
+    if delete:
+        return plan
+    kept = compared.only_in_lakefs
+    _refuse_collisions([upload.path for upload in plan.uploads], kept, "LakeFS")
+    return replace(plan, deletes=())
+
+
+def _put_counts(compared: Compared, plan: SyncPlan, *, delete: bool) -> Counts:
+    return Counts(
+        added=len(compared.only_in_folder),
+        changed=len(compared.changed),
+        removed=len(compared.only_in_lakefs) if delete else 0,
+        unchanged=plan.unchanged,
+        size=plan.summary()["upload_bytes"],
+    )
+
+
+def get(store: ObjectStore, source: Source, folder: Path, threads: int, *, delete: bool) -> Counts:
+    """Write the files of a projection below a folder; each file appears whole or not at all."""
+    compared = compare(store, source, folder, threads)
+    if source.prefix and not compared.projection.files and not compared.projection.markers:
+        raise NotFoundError(
+            f"no object of {source.repository!r} lies below {source.prefix!r} at {source.ref}",
+            hint=f"`perago workspace ls {source.repository}` shows what is there.",
+        )
+    files = compared.projection.files
+    wanted = [*compared.only_in_lakefs, *sorted(compared.changed)]
+    surplus = compared.only_in_folder if delete else []
+    if not delete:
+        _refuse_collisions(wanted, compared.only_in_folder, "the folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    check_projection(compared.projection, folder, FileSystem.probe(folder))
+    _remove(folder, surplus, compared)
+    make_folders(compared.projection.markers, folder)
+    # Inside the folder, so that a rename into place never crosses file systems.
+    landing = Path(tempfile.mkdtemp(prefix=".perago-get-", dir=folder))
+    try:
+        target = DownloadTarget(folder, landing)
+        objects = [(path, files[path]) for path in wanted]
+        download_partition(store, source.repository, source.ref, objects, target, threads)
+    finally:
+        remove_tree(landing)
+    return Counts(
+        added=len(compared.only_in_lakefs),
+        changed=len(compared.changed),
+        removed=len(surplus),
+        unchanged=compared.unchanged,
+        size=sum(files[path].size for path in wanted),
+    )
+
+
+def _remove(folder: Path, surplus: Sequence[str], compared: Compared) -> None:
+    """Remove files, and the folders that only held them."""
+    for path in surplus:
+        (folder / path).unlink()
+    needed = {*compared.projection.markers, *_parents(compared.projection.files)}
+    emptied = _parents(surplus) - needed
+    for path in sorted(emptied, key=len, reverse=True):
+        (folder / path).rmdir()
+
+
+def _refuse_collisions(new: Iterable[str], kept: Sequence[str], where: str) -> None:
+    """Refuse a file where the other side keeps a folder of that name, and the reverse."""
+    files, folders = set(kept), _parents(kept)
+    bad = [
+        path
+        for path in new
+        if path in folders or any(parent in files for parent in _parents([path]))
+    ]
+    count, shown = first_lines(map(quote_path, bad))
+    if count:
+        raise ProjectionError(
+            f"{count} of the files are folders in {where}, or the reverse:\n{shown}",
+            hint="--delete removes what is in the way, with all else that the other side lacks.",
+        )
+
+
+def _parents(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found

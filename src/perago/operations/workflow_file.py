@@ -1,0 +1,128 @@
+"""Read a workflow definition from a file, and what its expressions refer to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perago.errors import DefinitionError
+
+_EXPRESSION = re.compile(r"\$\{([^}]*)\}")
+_HINT = "Correct the file, then run `perago workflow check FILE`."
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFile:
+    """A workflow definition, in Conductor's own spelling."""
+
+    name: str
+    version: int
+    definition: Json
+
+    @property
+    def tasks(self) -> list[Any]:
+        found: list[Any] = self.definition["tasks"]
+        return found
+
+    def inputs(self) -> dict[str, str]:
+        """Return the names below ``workflow.input`` that are used, each with its first user."""
+        found: dict[str, str] = {}
+        for expression in expressions(self.definition):
+            scope, _, rest = expression.partition(".")
+            kind, _, path = rest.partition(".")
+            if (scope, kind) == ("workflow", "input") and path:
+                found.setdefault(re.split(r"[.\[]", path)[0], expression)
+        return found
+
+
+def read_workflow(file: Path) -> WorkflowFile:
+    """Read a definition; raises ``DefinitionError`` for what Conductor cannot take as one."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DefinitionError(f"cannot read {str(file)!r}: {error.strerror}", hint=_HINT) from None
+    except (ValueError, RecursionError) as error:
+        raise DefinitionError(f"{file} is not JSON: {error}", hint=_HINT) from None
+    problem = _shape_problem(value)
+    if problem is not None:
+        raise DefinitionError(f"{file}: {problem}", hint=_HINT)
+    return WorkflowFile(value["name"], value.get("version", 1), value)
+
+
+def _shape_problem(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"a workflow definition is a JSON object, not {type(value).__name__}"
+    name, version, tasks = value.get("name"), value.get("version", 1), value.get("tasks")
+    if not isinstance(name, str) or not name:
+        return 'the definition needs "name": "…"'
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        return '"version" must be a whole number, 1 or more'
+    if not isinstance(tasks, list) or not tasks:
+        return 'the definition needs "tasks": […], a list of steps'
+    return None
+
+
+def expressions(value: Any) -> Iterator[str]:
+    """Yield what is inside each ``${…}`` of a JSON value, at any depth."""
+    if isinstance(value, str):
+        yield from _EXPRESSION.findall(value)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from expressions(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from expressions(item)
+
+
+def whole_expression(value: Any) -> str | None:
+    """Return what is inside a text that is one ``${…}`` and nothing else."""
+    found = _EXPRESSION.fullmatch(value) if isinstance(value, str) else None
+    return found[1] if found else None
+
+
+def has_expression(value: Any) -> bool:
+    """Return whether Conductor puts something into a value when the workflow runs."""
+    return next(expressions(value), None) is not None
+
+
+def branches_of(step: Json) -> list[list[Any]]:
+    """Return the lists of steps inside a step: of a fork, a switch or a loop."""
+    match step.get("type"):
+        case "FORK_JOIN":
+            return _lists(step.get("forkTasks"))
+        case "SWITCH" | "DECISION":
+            cases = step.get("decisionCases")
+            found = _lists(list(cases.values()) if isinstance(cases, dict) else [])
+            default = step.get("defaultCase")
+            return [*found, default if isinstance(default, list) else []]
+        case "DO_WHILE":
+            return _lists([step.get("loopOver")])
+    return []
+
+
+def all_steps(tasks: list[Any]) -> Iterator[Json]:
+    """Yield every step at any depth, in the order of the file."""
+    for step in tasks:
+        if isinstance(step, dict):
+            yield step
+            for inner in branches_of(step):
+                yield from all_steps(inner)
+
+
+def worker_tasks(tasks: list[Any]) -> dict[str, Json]:
+    """Return the tasks that workers run, by name, each with its first step."""
+    found: dict[str, Json] = {}
+    for step in all_steps(tasks):
+        if step.get("type", "SIMPLE") == "SIMPLE" and isinstance(step.get("name"), str):
+            found.setdefault(step["name"], step)
+    return found
+
+
+def _lists(value: Any) -> list[list[Any]]:
+    return [item for item in value if isinstance(item, list)] if isinstance(value, list) else []

@@ -1,0 +1,150 @@
+"""Measure the data of a table with Spark: one query for all that its guardrails need.
+
+Expressions are Spark SQL text, so that this module does not import pyspark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from perago.errors import GuardrailViolation
+from perago.tasks.data import Measure, Survey, TableSpec
+from perago.tasks.spark import SparkWorkspace, quoted
+from perago.text import quote_path
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.dataframe import DataFrame
+
+# Formats of text, of which a record may be no record.
+_TEXT_FORMATS = frozenset({"csv", "json"})
+_CORRUPT_RECORD = "_corrupt_record"
+# Conditions of Spark which say that data cannot be read, by their beginnings.
+_UNREADABLE = (
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_LOG_FILE",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_SCHEMA_NOT_SET",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "FAILED_READ_FILE",
+    "MALFORMED_RECORD_IN_PARSING",
+    "PATH_NOT_FOUND",
+    "UNABLE_TO_INFER_SCHEMA",
+)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: \[([A-Z0-9_.]+)\]", re.MULTILINE)
+# Causes of such an error that are no fault of the data.
+_OUTAGE = re.compile(
+    r"^\s*Caused by: (java\.net\.|java\.nio\.file\.AccessDenied|javax\.net\.ssl\."
+    r"|org\.apache\.hadoop\.fs\.s3a\.AWS|software\.amazon\.awssdk\.|java\.lang\.OutOfMemoryError)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTable:
+    """The data at a path of a Spark workspace."""
+
+    spec: TableSpec
+    workspace: SparkWorkspace
+
+    def survey(self, measures: Sequence[Measure]) -> Survey:
+        if not any(map(self.spec.has, self.workspace.paths())):
+            raise GuardrailViolation(f"required data is missing: {self.spec.path}")
+        with self._reading():
+            frame = self._load()
+            types = _types(frame)
+            known = [measure for measure in measures if set(measure.columns) <= types.keys()]
+            [numbers] = frame.selectExpr(*map(_expression, known)).collect() if known else [()]
+        return Survey(types, dict(zip(known, numbers, strict=True)))
+
+    def parse_schema(self, schema: str) -> Mapping[str, str]:
+        # Spark parses the DDL, so that every spelling of a type is understood.
+        return _types(self.workspace.spark.createDataFrame([], schema))
+
+    def repeated(self, columns: Sequence[str], most: int) -> Sequence[Sequence[object]]:
+        names = [quoted(name) for name in columns]
+        with self._reading():
+            groups = self._load().selectExpr(*names).groupBy(*names).agg({"*": "count"})
+            found = groups.where("`count(1)` > 1").limit(most).collect()
+        return [row[: len(columns)] for row in found]
+
+    def _load(self) -> DataFrame:
+        """Load the data; a record that is no record is an error unless the options say else."""
+        spec, options = self.spec, dict(self.spec.options)
+        frame = self.workspace.read(spec.path, format=spec.format, **options)
+        if spec.format not in _TEXT_FORMATS or "mode" in options:
+            return frame
+        # The schema is inferred first: an error of the inference does not name its file.
+        corrupt = options.get("columnNameOfCorruptRecord", _CORRUPT_RECORD)
+        schema = _without(frame.schema, corrupt)
+        # With pruning, Spark would only look at the columns that are asked for.
+        strict = {"mode": "FAILFAST", "columnPruning": "false", **options}
+        return self.workspace.read(spec.path, format=spec.format, schema=schema, **strict)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what is wrong with data into a violation; every other error stays what it is."""
+        try:
+            yield
+        except Exception as error:
+            text = _full_text(error)
+            condition = _condition(error, text)
+            if condition is None or _OUTAGE.search(text):
+                raise
+            # Without the cause, whose text has values of rows.
+            raise GuardrailViolation(
+                f"{self._file_in(text)} cannot be read as {self.spec.format} ({condition})"
+            ) from None
+
+    def _file_in(self, text: str) -> str:
+        """The file that an error of Spark names, or the table."""
+        root, texts = self.workspace.input(), (text, unquote(text))
+        files = filter(self.spec.has, self.workspace.paths())
+        named = (file for file in files if any(f"{root}/{file}" in it for it in texts))
+        file = max(named, key=len, default=None)
+        return quote_path(file) if file else self.spec.path
+
+
+def _expression(measure: Measure) -> str:
+    names = [quoted(name) for name in measure.columns]
+    match measure.kind:
+        case "rows":
+            return "count(1)"
+        case "nulls":
+            return f"count_if({names[0]} IS NULL)"
+        case _:
+            # A struct is never null: count(DISTINCT a, b) leaves out rows with a null.
+            return f"count(DISTINCT struct({', '.join(names)}))"
+
+
+def _types(frame: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def _without(schema: Any, name: str) -> Any:
+    others = [field for field in schema.fields if field.name != name]
+    # Without a column, Spark would parse no record, and find none of them broken.
+    return "value STRING" if schema.fields and not others else type(schema)(others)
+
+
+def _full_text(error: Exception) -> str:
+    """The message of an error, and what the server says about its causes."""
+    trace = getattr(error, "getStackTrace", None)
+    return f"{error}\n{(trace() if callable(trace) else None) or ''}"
+
+
+def _condition(error: Exception, text: str) -> str | None:
+    """Which condition of Spark says that data cannot be read; None if none does.
+
+    An error of a task has the condition in its causes only.
+    """
+    get = getattr(error, "getCondition", None)
+    own = str((get() if callable(get) else None) or "")
+    named = [own, *_CAUSE.findall(text)]
+    return next((name for name in named if name.startswith(_UNREADABLE)), None)

@@ -1,0 +1,359 @@
+"""The object cache: contents that this host has downloaded or uploaded, kept on its disk.
+
+An entry is a file that is named after the digest of its content. Whoever takes one computes the
+digest again, so nothing else has to hold for safety: an entry that is half-written, torn by a
+crash or changed by a program is a miss, and is removed. That is why small entries are written
+under their names, without a rename. A workspace gets a copy or a clone of an entry, never the file
+itself.
+
+A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
+an alias: its place in the object store names the digest that its content had when it was read.
+
+Any number of processes share a cache. An entry that is evicted while it is read stays readable.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perago.text import as_utf8, show_path
+from perago.transfer.cache_space import BLOCK, CacheSpace, unlinked
+from perago.transfer.inventory import DIGEST, Digest, RemoteObject
+from perago.transfer.scan import write_all
+
+_log = logging.getLogger(__name__)
+
+_ENTRIES, _ALIASES = "objects", "aliases"
+_COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
+# After an error of the disk nothing is added for so long.
+_REST_SECONDS = 60.0
+# The order of use is as exact as this; an entry that is used often is not marked each time.
+_USE_SECONDS = 60.0
+# Shorter than its name says and older than this, an entry was abandoned by its writer.
+_WRITING_SECONDS = 600.0
+_PIECE = 1 << 20
+# Below this size, sharing blocks costs more than writing them.
+_LEAST_CLONED = 128 << 10
+_FICLONE = 0x40049409
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ObjectCache:
+    """A cache in a folder of its own. Thread-safe; a disk that fails never fails an attempt."""
+
+    def __init__(
+        self, folder: Path, limit: int | None = None, *, min_free: int = 0, server: str = ""
+    ) -> None:
+        """Describe a cache; ``prepare`` makes its folder.
+
+        ``limit`` is in bytes, by default a share of the free disk; the cache shrinks when less
+        than ``min_free`` bytes are free. ``server`` names the LakeFS that aliases belong to.
+        """
+        self.folder = folder
+        self.space = CacheSpace(folder, limit, min_free)
+        self._server = server
+        self._lock = threading.Lock()
+        self._rests_until = 0.0
+        self._can_clone = True
+        self._counts = dict.fromkeys(_COUNTS, 0)
+
+    def prepare(self) -> None:
+        """Make the folder. Raises ``OSError`` unless it is this user's alone."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError("it is not a folder of this user")
+        if found.st_mode & 0o077:
+            raise PermissionError("other users have rights on it; run chmod 700")
+        for name in (_ENTRIES, _ALIASES):
+            (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+
+    def find(self, repository: str, remote: RemoteObject) -> CachedObject | None:
+        """Open the entry with an object's content; None if there is none."""
+        entry = None
+        if DIGEST.fullmatch(remote.checksum):
+            entry = self._open_entry(remote.checksum, remote.size)
+        if entry is None and (digest := self._aliased(repository, remote)):
+            entry = self._open_entry(digest, remote.size)
+        return entry
+
+    def count(self, remote: RemoteObject, *, hit: bool) -> None:
+        """Count an object that was taken from the cache, or was not there."""
+        with self._lock:
+            self._counts["cache_hits"] += hit
+            self._counts["cache_hit_bytes"] += remote.size if hit else 0
+            self._counts["cache_misses"] += not hit
+
+    def take_counts(self) -> dict[str, int]:
+        """Return what was counted since the last call."""
+        with self._lock:
+            taken, self._counts = self._counts, dict.fromkeys(_COUNTS, 0)
+        return {**taken, "cache_evictions": self.space.take_evictions()}
+
+    def add_read(
+        self, repository: str, remote: RemoteObject, digest: str, content: memoryview | int
+    ) -> None:
+        """Add an object that was read: its content, or the descriptor of a file that has it."""
+
+        def add() -> None:
+            self._add(digest, remote.size, content)
+            if digest != remote.checksum and remote.address and self.space.reserve(BLOCK):
+                self._write_alias(repository, remote, digest)
+
+        self._attempt(add)
+
+    def add_file(self, source: Path) -> None:
+        """Add a file that was uploaded, under the digest of what it holds now."""
+
+        def add() -> None:
+            descriptor = os.open(source, _READ)
+            try:
+                self._add_hashed(descriptor, os.fstat(descriptor).st_size)
+            finally:
+                os.close(descriptor)
+
+        self._attempt(add)
+
+    def clone(self, source: int, target: int, size: int) -> bool:
+        """Share the blocks of a file with another; return whether the file system can do that."""
+        if not self._can_clone or size < _LEAST_CLONED:
+            return False
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+        except OSError:
+            self._can_clone = False
+        return self._can_clone
+
+    def _open_entry(self, digest: str, size: int) -> CachedObject | None:
+        path = self._entry(digest, size)
+        try:
+            descriptor = os.open(path, _READ)
+        except OSError:
+            return None
+        found = os.fstat(descriptor)
+        age = time.time() - found.st_mtime
+        if found.st_size != size or not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            if age > _WRITING_SECONDS or found.st_size > size:
+                unlinked(path)
+            return None
+        if not 0 <= age < _USE_SECONDS:
+            _mark_used(descriptor)
+        return CachedObject(self, path, descriptor, size, digest)
+
+    def _aliased(self, repository: str, remote: RemoteObject) -> str | None:
+        if not remote.address:
+            return None
+        path, place = self._alias(repository, remote)
+        try:
+            descriptor = os.open(path, _READ)
+        except OSError:
+            return None
+        try:
+            text = os.read(descriptor, BLOCK).decode("ascii", "replace")
+            _mark_used(descriptor)
+        finally:
+            os.close(descriptor)
+        digest, _, seal = text.partition(" ")
+        if not DIGEST.fullmatch(digest) or seal != _seal(place, digest):
+            unlinked(path)
+            return None
+        return digest
+
+    def _write_alias(self, repository: str, remote: RemoteObject, digest: str) -> None:
+        path, place = self._alias(repository, remote)
+        with self._new(path) as descriptor:
+            if descriptor is not None:
+                os.write(descriptor, f"{digest} {_seal(place, digest)}".encode())
+
+    def _entry(self, digest: str, size: int) -> str:
+        return f"{self.folder}/{_ENTRIES}/{digest[:2]}/{size}-{digest}"
+
+    def _alias(self, repository: str, remote: RemoteObject) -> tuple[str, str]:
+        """Return the path of an object's alias, and the place of the object that it is for."""
+        parts = (self._server, repository, remote.address, remote.checksum, str(remote.size))
+        place = "\0".join(parts)
+        name = _seal(place, "")
+        return f"{self.folder}/{_ALIASES}/{name[:2]}/{name}", place
+
+    def _add(self, digest: str, size: int, content: memoryview | int) -> None:
+        path = self._entry(digest, size)
+        if os.path.lexists(path):
+            return
+        if size > _PIECE:
+            self._add_large(path, size, content)
+        elif self.space.reserve(size):
+            with self._new(path) as descriptor:
+                if descriptor is not None:
+                    self._fill(descriptor, size, content)
+
+    def _add_large(self, path: str, size: int, content: memoryview | int) -> None:
+        """Add an entry that takes a while to write.
+
+        It has its full length at once, under another name, so that a process that evicts
+        meanwhile counts it.
+        """
+        fresh = f"{path}.{uuid.uuid4().hex}"
+        with self._new(fresh) as descriptor:
+            if descriptor is None:
+                return
+            os.ftruncate(descriptor, size)
+            if self.space.reserve(size):
+                self._fill(descriptor, size, content)
+                with suppress(FileNotFoundError):  # it was evicted
+                    os.rename(fresh, path)  # noqa: PTH104
+            else:
+                unlinked(fresh)
+
+    def _fill(self, descriptor: int, size: int, content: memoryview | int) -> None:
+        if isinstance(content, memoryview):
+            write_all(descriptor, content)
+        elif not self.clone(content, descriptor, size):
+            for piece in _pieces(content, size):
+                write_all(descriptor, piece)
+
+    def _add_hashed(self, source: int, size: int) -> None:
+        digest = Digest(size)
+        # If the file changes between the two readings, its entry is found out when it is taken.
+        for piece in _pieces(source, size):
+            digest.update(piece)
+        if size > 0:
+            self._add(digest.text(), size, source)
+
+    @contextmanager
+    def _new(self, path: str) -> Iterator[int | None]:
+        """Create a file within the block, and remove it if the block fails; None if it exists."""
+        try:
+            descriptor = _create(path)
+        except FileExistsError:
+            yield None
+            return
+        try:
+            yield descriptor
+        except BaseException:
+            unlinked(path)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _attempt(self, add: Callable[[], None]) -> None:
+        if time.monotonic() < self._rests_until:
+            return
+        try:
+            if self._rests_until:
+                # The folder itself may be what was missing.
+                self.prepare()
+                self._rests_until = 0.0
+            add()
+        except OSError as error:
+            self._rest(error)
+
+    def _rest(self, error: OSError) -> None:
+        """Add nothing for a while: the disk is full or broken, or the folder is gone."""
+        with self._lock:
+            is_told = time.monotonic() < self._rests_until
+            self._rests_until = time.monotonic() + _REST_SECONDS
+        if is_told:  # by another thread
+            return
+        where, why = show_path(str(self.folder)), as_utf8(str(error))
+        _log.warning("the object cache in %s is not used for now: %s", where, why)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedObject:
+    """An open entry. To evict it meanwhile does not change what is read from it."""
+
+    cache: ObjectCache
+    path: str
+    descriptor: int
+    size: int
+    digest: str
+
+    def copy_to(self, target: int) -> bool:
+        """Copy the content to an empty file, and close the entry.
+
+        Returns False if the content is not what the entry's name says. Then the entry is removed,
+        and the file is empty again. Raises ``OSError`` if the file cannot be written.
+        """
+        try:
+            is_copied = self._copy_small(target) if self.size <= _PIECE else self._copy(target)
+        except _DamagedError:
+            is_copied = False
+        finally:
+            os.close(self.descriptor)
+        if not is_copied:
+            _log.warning("an entry of the object cache was damaged: %s", show_path(self.path))
+            unlinked(self.path)
+            os.ftruncate(target, 0)
+            os.lseek(target, 0, os.SEEK_SET)
+        return is_copied
+
+    def _copy_small(self, target: int) -> bool:
+        digest = Digest(self.size)
+        content = memoryview(b"".join(_readable(_pieces(self.descriptor, self.size))))
+        digest.update(content)
+        if digest.text() != self.digest:
+            return False
+        write_all(target, content)
+        return True
+
+    def _copy(self, target: int) -> bool:
+        digest = Digest(self.size)
+        if self.cache.clone(self.descriptor, target, self.size):
+            for piece in _readable(_pieces(target, self.size)):
+                digest.update(piece)
+        else:
+            for piece in _readable(_pieces(self.descriptor, self.size)):
+                digest.update(piece)
+                write_all(target, piece)
+        return digest.text() == self.digest
+
+
+class _DamagedError(Exception):
+    """An entry cannot be read."""
+
+
+def _readable(pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    """Tell errors of reading an entry from those of writing the file in the workspace."""
+    try:
+        yield from pieces
+    except OSError as error:
+        raise _DamagedError from error
+
+
+def _pieces(source: int, size: int) -> Iterator[memoryview]:
+    """Read a file from its beginning, wherever its position is; what was added is not read."""
+    start = 0
+    while piece := os.pread(source, min(_PIECE, size - start), start):
+        start += len(piece)
+        yield memoryview(piece)
+
+
+def _create(path: str) -> int:
+    try:
+        return os.open(path, _CREATE, 0o600)
+    except FileNotFoundError:
+        with suppress(FileExistsError):
+            os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
+        return os.open(path, _CREATE, 0o600)
+
+
+def _mark_used(descriptor: int) -> None:
+    with suppress(OSError):
+        os.utime(descriptor)
+
+
+def _seal(place: str, digest: str) -> str:
+    return hashlib.sha256(f"{place}\0{digest}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,74 @@
+"""What a worker uses while there is nothing to do: supervisor, wardens and executors together."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perago import dev
+from support.workers import WorkerSite
+
+pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(300)]
+
+TYPES, SLOTS, SECONDS = 14, 3, 60.0
+_MODULE = """
+from pydantic import BaseModel
+
+from perago import task
+
+
+class Empty(BaseModel):
+    '''Nothing.'''
+
+
+def _define(number):
+    @task(name=f"idle_{number}", owner_email="tests@example.com")
+    def body(params: Empty) -> Empty:
+        '''Do nothing.'''
+        return params
+
+    return body
+
+
+"""
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """CPU time of a process and of all below it, by what they are."""
+    used: dict[str, float] = {}
+    root = psutil.Process(pid)
+    for process in [root, *root.children(recursive=True)]:
+        is_warden = process.ppid() == pid
+        kind = "supervisor" if process == root else "wardens" if is_warden else "executors"
+        times = process.cpu_times()
+        used[kind] = used.get(kind, 0.0) + times.user + times.system
+    return used
+
+
+def test_an_idle_worker_uses_little(
+    site: WorkerSite, endpoints: dev.Endpoints, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    tasks = "".join(f"task_{number} = _define({number})\n" for number in range(TYPES))
+    (home / "idle_tasks.py").write_text(_MODULE + tasks)
+    site.home, site.targets = home, ("idle_tasks",)
+    worker = site.start(
+        slots=SLOTS,
+        PERAGO_LOG_LEVEL="info",
+        # Without the gates of the other tests: they would be another client.
+        CONDUCTOR_SERVER_URL=endpoints.conductor.server_url,
+    )
+    time.sleep(5)  # what starting left to do
+    before, began = cpu_seconds(worker.pid), time.monotonic()
+    time.sleep(SECONDS)
+    after, took = cpu_seconds(worker.pid), time.monotonic() - began
+    assert worker.stop() == 0
+    shares = {kind: 100 * (after[kind] - before[kind]) / took for kind in after}
+    listed = ", ".join(f"{kind} {share:.2f} %" for kind, share in shares.items())
+    total = sum(shares.values())
+    print(f"\nidle, {TYPES} task types, {SLOTS} slots: {total:.2f} % of a core ({listed})")
+    assert total < 3.0

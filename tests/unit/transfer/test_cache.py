@@ -1,0 +1,547 @@
+"""The object cache: what it gives is right whatever happened to its files."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perago.errors import BackendUnavailableError
+from perago.protocol.workspace import StagingBranch
+from perago.testing.lake import InMemoryLake
+from perago.transfer import cache as cache_module
+from perago.transfer import inventory, moving
+from perago.transfer.cache import ObjectCache
+from perago.transfer.engine import Engine, FetchedProjection
+from perago.transfer.inventory import Digest, RemoteObject, Source
+from support import cached
+from support.cached import content_of, put, remote_of, take
+
+LIMIT = 1 << 30
+SMALL, LARGE = content_of(1), content_of(7)
+FILES = {"one": SMALL, "in/two": b"two", "large": LARGE, "empty": b""}
+REPOSITORY = "repo"
+md5 = partial(hashlib.md5, usedforsecurity=False)
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ObjectCache:
+    return opened(tmp_path / "cache")
+
+
+def opened(folder: Path, limit: int | None = LIMIT, **options: Any) -> ObjectCache:
+    made = ObjectCache(folder, limit, **options)
+    made.prepare()
+    return made
+
+
+def entries(cache: ObjectCache) -> list[Path]:
+    return sorted(path for path in (cache.folder / "objects").rglob("*") if not path.is_dir())
+
+
+def the_entry(cache: ObjectCache, content: bytes) -> Path:
+    remote = remote_of(content)
+    (path,) = cache.folder.rglob(f"{remote.size}-{remote.checksum}")
+    return path
+
+
+class Place:
+    """An in-memory lake with some files, workspaces of them, and the keys that were read."""
+
+    def __init__(self, folder: Path, cache: ObjectCache) -> None:
+        self.lake = InMemoryLake()
+        self.lake.create_repository(REPOSITORY)
+        files: dict[str, bytes | None] = {f"data/{path}": body for path, body in FILES.items()}
+        self.ref = self.lake.write_and_commit(REPOSITORY, "main", files).id
+        self.folder = folder
+        self.cache = cache
+        self.keys: list[str] = []
+        self.objects = self.lake.objects
+        self.engine = Engine(self, 4, cache)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.objects, name)
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        self.keys.append(key.removeprefix("data/"))
+        return self.objects.read(repository, ref, key, size)
+
+    def fetch(self, name: str, ref: str = "") -> tuple[Path, FetchedProjection]:
+        data = self.folder / name
+        data.mkdir()
+        self.keys.clear()
+        return data, self.engine.fetch(Source(REPOSITORY, ref or self.ref, "data"), data)
+
+
+@pytest.fixture
+def place(tmp_path: Path, cache: ObjectCache) -> Place:
+    return Place(tmp_path, cache)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_what_was_downloaded_once_is_not_read_again(place: Place) -> None:
+    _, first = place.fetch("first")
+    assert sorted(place.keys) == sorted(FILES)
+    assert first.counts() | {"bytes": 0} == {
+        "objects": 4,
+        "bytes": 0,
+        "cache_hits": 0,
+        "cache_hit_bytes": 0,
+        "cache_misses": 3,
+        "cache_evictions": 0,
+    }
+    data, second = place.fetch("second")
+    assert place.keys == ["empty"]
+    assert contents(data) == FILES
+    size = sum(map(len, FILES.values()))
+    assert second.counts() == {
+        "objects": 4,
+        "bytes": size,
+        "cache_hits": 3,
+        "cache_hit_bytes": size,
+        "cache_misses": 0,
+        "cache_evictions": 0,
+    }
+    digests = {path: file.digest for path, file in second.files.items()}
+    assert digests == {path: file.digest for path, file in first.files.items()}
+    assert not second.changes(time.time_ns())
+
+
+def test_what_a_step_published_is_there_for_the_next_one(place: Place) -> None:
+    data, fetched = place.fetch("first")
+    (data / "one").write_bytes(b"changed")
+    (data / "made").write_bytes(LARGE[:-1])
+    place.lake.create_branch(StagingBranch(REPOSITORY, "staging"), place.ref)
+    counts = place.engine.stage(
+        fetched.changes(0), StagingBranch(REPOSITORY, "staging"), place.folder / "first"
+    )
+    assert counts == {"cache_evictions": 0}
+    after, _ = place.fetch("second", "staging")
+    assert place.keys == ["empty"]
+    assert contents(after) == {**FILES, "one": b"changed", "made": LARGE[:-1]}
+
+
+def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(place: Place) -> None:
+    place.fetch("first")
+    data, _ = place.fetch("second")
+    for path in ("one", "large"):
+        with (data / path).open("r+b") as file:
+            file.write(b"written in place")
+    data, _ = place.fetch("third")
+    assert place.keys == ["empty"]
+    assert contents(data) == FILES
+    there = [*data.rglob("*"), *place.cache.folder.rglob("*")]
+    assert all(item.is_dir() or item.stat().st_nlink == 1 for item in there)
+
+
+def test_a_download_that_failed_is_not_counted_with_the_next_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fetch("first")
+    the_entry(place.cache, b"two").unlink()
+    with monkeypatch.context() as broken:
+        broken.setattr(place, "read", lambda *_: iter([memoryview(b"no")]))
+        with pytest.raises(BackendUnavailableError):
+            place.fetch("failed")
+    _, fetched = place.fetch("second")
+    assert fetched.counts()["cache_hits"] == 2
+    assert fetched.counts()["cache_misses"] == 1
+
+
+def test_folders_and_files_are_this_users_alone(place: Place) -> None:
+    place.fetch("first")
+    for path in (place.cache.folder, *place.cache.folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def flipped(path: Path) -> None:
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(before.st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    # As a disk that rots: no time stamp shows it.
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def zeroed(path: Path) -> None:
+    """As after a crash: the length was written, and the content was not."""
+    size = path.stat().st_size
+    path.write_bytes(b"")
+    os.truncate(path, size)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+    os.utime(path, (1, 1))
+
+
+def longer(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def replaced_by_another(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+def replaced_by_a_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def replaced_by_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replaced_by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = [
+    *(flipped, zeroed, cut, longer, replaced_by_another),
+    *(replaced_by_a_link, replaced_by_a_pipe, replaced_by_a_folder),
+]
+
+
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_never_reaches_a_workspace(
+    place: Place, damage: Callable[[Path], None], content: bytes
+) -> None:
+    place.fetch("first")
+    path = the_entry(place.cache, content)
+    damage(path)
+    data, fetched = place.fetch("second")
+    assert contents(data) == FILES
+    assert fetched.counts()["cache_misses"] == 1
+    if damage in (flipped, zeroed, cut, longer, replaced_by_another):
+        # What was wrong is gone, and the download has taken its place.
+        assert path.read_bytes() == content
+        place.fetch("third")
+        assert place.keys == ["empty"]
+
+
+def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
+    place: Place, tmp_path: Path, cache: ObjectCache
+) -> None:
+    with start(cache, "half") as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "half\n"
+        writer.kill()
+    path = the_entry(cache, SMALL)
+    assert 0 < path.stat().st_size < len(SMALL)
+    data, _ = place.fetch("first")
+    assert contents(data) == FILES
+    # It may be another process that is just writing: only an old one is removed.
+    assert path.stat().st_size < len(SMALL)
+    os.utime(path, (1, 1))
+    place.fetch("second")
+    assert path.read_bytes() == SMALL
+
+
+def test_a_large_entry_is_counted_while_it_is_written_and_seen_when_it_is_whole(
+    cache: ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = remote_of(LARGE)
+    seen: list[tuple[int, bytes | None]] = []
+
+    def write(descriptor: int, piece: memoryview) -> int:
+        seen.append((cache.space.status().size, take(cache, remote)))
+        return os.write(descriptor, piece)
+
+    monkeypatch.setattr(cache_module, "write_all", write)
+    put(cache, LARGE)
+    monkeypatch.undo()
+    assert seen == [(-(-len(LARGE) // 4096) * 4096, None)]
+    assert take(cache, remote) == LARGE
+
+
+def start(cache: ObjectCache, *order: Any, limit: int = LIMIT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, cached.__file__, json.dumps([str(cache.folder), limit, *order])],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_that_add_take_and_evict_at_once_get_the_right_contents(
+    cache: ObjectCache,
+) -> None:
+    """The limit holds about a third of the contents, so that each process evicts all the time."""
+    limit = 15_000_000
+    processes = [start(cache, "use", seed, 80, limit=limit) for seed in range(3)]
+    hits = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert sum(map(int, hits)) > 20
+    # Each process may have counted a 64th that another one, which evicted, did not see.
+    assert 0 < cache.space.status().size <= limit + 3 * limit // 64
+    for path in entries(cache):
+        content = path.read_bytes()
+        remote = remote_of(content)
+        assert path.name == f"{remote.size}-{remote.checksum}"
+
+
+def test_an_entry_that_is_evicted_while_it_is_read_stays_readable(cache: ObjectCache) -> None:
+    remotes = [put(cache, content) for content in (SMALL, LARGE)]
+    found = [cache.find(REPOSITORY, remote) for remote in remotes]
+    assert cache.space.clear().files == 2
+    for entry, content in zip(found, (SMALL, LARGE), strict=True):
+        assert entry is not None
+        target = cache.folder / "copy"
+        with target.open("w+b") as file:
+            assert entry.copy_to(file.fileno())
+        assert target.read_bytes() == content
+    assert take(cache, remotes[0]) is None
+
+
+def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written: list[int] = []
+
+    def full(descriptor: int, piece: memoryview) -> int:
+        written.append(os.write(descriptor, piece[:100]))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache_module, "write_all", full)
+    data, _ = place.fetch("first")
+    assert contents(data) == FILES
+    assert entries(place.cache) == []
+    assert caplog.text.count("No space left") == 1
+    # Nothing more is tried for a while.
+    tried = len(written)
+    place.cache.add_file(data / "one")
+    assert 1 <= len(written) == tried <= 3
+
+
+def test_a_workspace_without_room_is_the_attempts_failure_and_keeps_the_entry(
+    cache: ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = put(cache, LARGE)
+
+    def full(descriptor: int, piece: memoryview) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache_module, "write_all", full)
+    with pytest.raises(OSError, match="No space left"):
+        take(cache, remote)
+    monkeypatch.undo()
+    assert take(cache, remote) == LARGE
+
+
+def test_what_was_not_used_for_the_longest_time_goes_first(tmp_path: Path) -> None:
+    limit = 40 * 4096
+    cache = opened(tmp_path / "cache", limit)
+    remotes = []
+    for number in range(20):
+        remotes.append(put(cache, bytes([number]) * 4096))
+        os.utime(the_entry(cache, bytes([number]) * 4096), (number, number))
+    # The oldest one is used, which makes it the newest.
+    assert take(cache, remotes[0]) is not None
+    for number in range(20, 45):
+        put(cache, bytes([number]) * 4096)
+    evicted = cache.take_counts()["cache_evictions"]
+    assert evicted > 0
+    assert cache.space.status().size <= limit
+    kept = [take(cache, remote) is not None for remote in remotes]
+    assert kept[0]
+    assert not any(kept[1 : evicted + 1])
+    assert all(kept[evicted + 1 :])
+
+
+def test_what_is_too_large_for_the_limit_pushes_nothing_out(tmp_path: Path) -> None:
+    cache = opened(tmp_path / "cache", 4_000_000)
+    remote = put(cache, SMALL)
+    put(cache, LARGE)
+    assert len(entries(cache)) == 1
+    assert take(cache, remote) == SMALL
+
+
+def test_with_little_free_space_the_cache_gives_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remotes = [put(opened(tmp_path / "cache"), content_of(n)) for n in (1, 2, 3)]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(100, 90, 1 << 20))
+    cache = opened(tmp_path / "cache", min_free=1 << 30)
+    put(cache, content_of(4))
+    assert entries(cache) == []
+    assert [take(cache, remote) for remote in remotes] == [None] * 3
+    assert cache.take_counts()["cache_evictions"] == 3
+
+
+@pytest.mark.parametrize("damage", ["", "many", "-5", "9" * 40])
+def test_a_damaged_number_of_used_bytes_is_counted_anew(
+    tmp_path: Path, cache: ObjectCache, damage: str
+) -> None:
+    put(cache, SMALL)
+    (cache.folder / "usage").write_text(damage)
+    again = opened(cache.folder)
+    put(again, content_of(2))
+    assert len(entries(again)) == 2
+    assert int((cache.folder / "usage").read_text()) < LIMIT
+
+
+def test_the_default_limit_is_a_share_of_the_free_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, 50 << 30))
+    assert opened(tmp_path / "cache", None).space.limit == 5 << 30
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, 50 << 40))
+    assert opened(tmp_path / "cache", None).space.limit == 32 << 30
+
+
+def test_a_folder_that_others_can_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o750)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(opened(tmp_path / "cache").folder)
+    for name in ("open", "file", "link"):
+        with pytest.raises(OSError, match=r"other users|exists|not a folder"):
+            ObjectCache(tmp_path / name, LIMIT).prepare()
+
+
+def test_a_cache_whose_folder_was_removed_fails_no_attempt_and_is_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fetch("first")
+    for path in sorted(place.cache.folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    place.cache.folder.rmdir()
+    data, _ = place.fetch("second")
+    assert contents(data) == FILES
+    monkeypatch.setattr(place.cache, "_rests_until", 1.0)
+    place.fetch("third")
+    place.fetch("fourth")
+    assert place.keys == ["empty"]
+
+
+def test_an_object_with_an_opaque_checksum_is_found_by_its_place(cache: ObjectCache) -> None:
+    digest = remote_of(LARGE).checksum
+    here = RemoteObject("key", len(LARGE), checksum="0x8DA-token", address="s3://bucket/data/1")
+    cache.add_read(REPOSITORY, here, digest, memoryview(LARGE))
+    assert take(cache, here) == LARGE
+    elsewhere = [
+        RemoteObject("key", len(LARGE), checksum="0x8DA-token", address="s3://bucket/data/2"),
+        RemoteObject("key", len(LARGE), checksum="other", address=here.address),
+        RemoteObject("key", len(LARGE), checksum="0x8DA-token"),
+    ]
+    assert [take(cache, remote) for remote in elsewhere] == [None] * 3
+    assert take(cache, here, "other-repository") is None
+    assert take(opened(cache.folder, server="https://other"), here) is None
+
+
+def test_a_damaged_alias_leads_nowhere(cache: ObjectCache) -> None:
+    here = RemoteObject("key", len(SMALL), checksum="token", address="s3://bucket/data/1")
+    cache.add_read(REPOSITORY, here, remote_of(SMALL).checksum, memoryview(SMALL))
+    other = bytes(reversed(SMALL))
+    put(cache, other)
+    (alias,) = (path for path in (cache.folder / "aliases").rglob("*") if path.is_file())
+    # It names another entry, of the same size.
+    alias.write_text(remote_of(other).checksum + alias.read_text()[32:])
+    assert take(cache, here) is None
+    assert not alias.exists()
+
+
+def listed(place: Place, monkeypatch: pytest.MonkeyPatch, checksum: str) -> None:
+    """Give every object of the listing this checksum, and a place."""
+
+    def listing(repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        for item in place.objects.list(repository, ref, prefix):
+            address = f"s3://{item.key}"
+            yield RemoteObject(item.key, item.size, checksum=checksum, address=address)
+
+    monkeypatch.setattr(place, "list", listing, raising=False)
+
+
+def test_checksums_that_only_look_like_md5s_are_found_out_by_a_second_reading(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(place, monkeypatch, "0" * 32)
+    data, _ = place.fetch("first")
+    assert contents(data) == FILES
+    # Some objects were read twice.
+    assert len(FILES) < len(place.keys) <= 2 * len(FILES)
+    data, _ = place.fetch("second")
+    assert contents(data) == FILES
+    assert set(place.keys) == {"empty"}
+
+
+def test_content_that_does_not_arrive_as_it_is_stored_fails_the_download(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def read(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        nonlocal reads
+        reads += 1
+        for piece in place.objects.read(repository, ref, key, size):
+            wrong = bytearray(piece)
+            if len(wrong) > 0:
+                wrong[0] ^= reads
+            yield memoryview(wrong)
+
+    monkeypatch.setattr(place, "read", read)
+    with pytest.raises(BackendUnavailableError, match="did not arrive as it is stored"):
+        place.fetch("first")
+    assert entries(place.cache) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 35])
+def test_a_digest_is_that_of_s3_in_parts_however_the_content_is_cut(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "PIECE", 10)
+    content = bytes(range(size))
+    parts = [md5(content[at : at + 10]).digest() for at in range(0, size, 10)]
+    expected = (md5(b"".join(parts)) if size > 10 else md5(content)).hexdigest()
+    with ThreadPoolExecutor(2) as pool:
+        for step, hashed_in in product((1, 3, 10, 50), (None, pool)):
+            digest = Digest(size, hashed_in)
+            for at in range(0, size, step):
+                digest.update(memoryview(content[at : at + step]))
+            assert digest.text() == expected
+
+
+def test_an_object_in_pieces_is_written_hashed_and_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content is in no single piece, so it is kept from the file."""
+
+    def in_pieces(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        place.keys.append(key.removeprefix("data/"))
+        (content,) = place.objects.read(repository, ref, key, size)
+        yield from (content[at : at + 1000] for at in range(0, size, 1000))
+
+    for module in (inventory, moving):
+        monkeypatch.setattr(module, "PIECE", 1000)
+    monkeypatch.setattr(place, "read", in_pieces)
+    data, fetched = place.fetch("first")
+    assert contents(data) == FILES
+    assert not fetched.changes(0)
+    data, _ = place.fetch("second")
+    assert contents(data) == FILES
+    assert place.keys == ["empty"]
