@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from perago.dashboard.kept import Kept
 from perago.dashboard.sources import LakeSource
 from perago.operations.history import Entry, read_history
 from perago.protocol.ports import Change
@@ -42,22 +43,32 @@ class BranchView:
 
 
 class CommitCache:
-    """A lake whose commits, which never change, are read once; and not all of its tags."""
+    """A lake whose commits and their changes, which stay as they are, are read once."""
 
     def __init__(self, lake: LakeSource) -> None:
         self._lake = lake
-        self._commits: dict[tuple[str, str], Commit] = {}
+        self._commits: Kept[tuple[str, str], Commit] = Kept(_MOST_KEPT)
+        self._changes: Kept[tuple[str, str, str], tuple[Change, ...]] = Kept(_MOST_KEPT)
         self.default_branch = lake.default_branch
         self.log = lake.log
         self.list_branches = lake.list_branches
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
         key = repository, commit_id
-        found = self._commits.get(key)
+        return self._commits.get(key) or self._commits.keep(
+            key, self._lake.get_commit(repository, commit_id)
+        )
+
+    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+        """The first changes of a commit: one more than is shown tells that there are others."""
+        return iter(self.first_changes(repository, base, commit))
+
+    def first_changes(self, repository: str, base: str, commit: str) -> tuple[Change, ...]:
+        key = repository, base, commit
+        found = self._changes.get(key)
         if found is None:
-            found = self._commits[key] = self._lake.get_commit(repository, commit_id)
-            while len(self._commits) > _MOST_KEPT:
-                self._commits.pop(next(iter(self._commits)), None)
+            read = self._lake.changes(repository, base, commit)
+            found = self._changes.keep(key, tuple(islice(read, MOST_CHANGES + 1)))
         return found
 
     def list_tags(self, repository: str, prefix: str) -> Sequence[BranchHead]:
@@ -69,34 +80,20 @@ def _name(head: BranchHead) -> str:
     return head.name
 
 
-class _FirstChanges:
-    """The first changes of each commit, kept while a history counts them."""
-
-    def __init__(self, lake: LakeSource) -> None:
-        self._lake = lake
-        self.found: dict[str, list[Change]] = {}
-
-    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
-        found = self.found[commit] = list(
-            islice(self._lake.changes(repository, base, commit), MOST_CHANGES + 1)
-        )
-        return iter(found)
-
-
 def read_branch(
-    lake: LakeSource, commits: CommitCache, repository: str, branch: str | None, limit: int
+    commits: CommitCache, repository: str, branch: str | None, limit: int
 ) -> BranchView:
     """Read the last ``limit`` commits of a branch and what they changed."""
-    first = _FirstChanges(lake)
-    history = read_history(commits, first, repository, branch, limit=limit)
+    history = read_history(commits, commits, repository, branch, limit=limit)
     inputs = [entry.record.ref for entry in history.entries if entry.record is not None]
     rows = []
     for entry in history.entries:
-        found = first.found.get(entry.commit.id, [])
+        parent = entry.commit.first_parent
+        found = commits.first_changes(repository, parent, entry.commit.id) if parent else ()
         rows.append(
             CommitRow(
                 entry,
-                tuple(found[:MOST_CHANGES]),
+                found[:MOST_CHANGES],
                 len(found) > MOST_CHANGES,
                 entry.commit.id == history.head,
                 inputs.count(entry.commit.id),

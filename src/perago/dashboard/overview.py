@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from perago.conductor.inspection import QueueView, TaskView, WorkflowView
+from perago.dashboard.kept import Kept
 from perago.dashboard.rendering import Problem
 from perago.dashboard.sources import Sources
 from perago.errors import BackendError, NotFoundError, PeragoError
@@ -22,14 +20,10 @@ MOST_RUNNING = 25
 MOST_RECENT = 15
 MOST_OUTCOMES = 20
 MOST_QUEUES = 50
-# Many open pages cost the servers no more than one.
-_CACHE_SECONDS = 1.0
 _MOST_KEPT = 4 * MOST_RECENT
 _OVER = frozenset({"COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "TIMED_OUT", "CANCELED"})
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +72,12 @@ class Overview:
     problems: tuple[Problem, ...]
 
 
-class Cached(Generic[Value]):
-    """Reads at most once in a while, whoever asks."""
-
-    def __init__(self, read: Callable[[], Value], seconds: float = _CACHE_SECONDS) -> None:
-        self._read = read
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._known: tuple[float, Value] | None = None
-
-    def __call__(self) -> Value:
-        with self._lock:
-            now = time.monotonic()
-            if self._known is None or now - self._known[0] > self._seconds:
-                # Counted from the end of the reading: a slow server is not asked all the time.
-                self._known = time.monotonic(), self._read()
-            return self._known[1]
-
-
 class OverviewReader:
     """Reads the overview; keeps workflows that are over, so that they are read once."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._over: dict[tuple[str, str], WorkflowView] = {}
+        self._over: Kept[tuple[str, str], WorkflowView] = Kept(_MOST_KEPT)
 
     def read(self) -> Overview:
         """Read everything; what cannot be read is a problem on the page."""
@@ -148,14 +124,9 @@ class OverviewReader:
                 except NotFoundError:  # removed since it was found
                     continue
                 if view.status not in {"RUNNING", "PAUSED"}:
-                    self._keep(key, view)
+                    self._over.keep(key, view)
             views.append(view)
         return tuple(sorted(views, key=lambda view: view.started or _NEVER, reverse=True))
-
-    def _keep(self, key: tuple[str, str], view: WorkflowView) -> None:
-        self._over[key] = view
-        while len(self._over) > _MOST_KEPT:
-            del self._over[next(iter(self._over))]
 
     def _running(
         self, tasks: Sequence[TaskView], told: Sequence[RunningView]

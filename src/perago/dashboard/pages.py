@@ -11,7 +11,8 @@ from starlette.requests import Request
 from perago.conductor.inspection import TaskView, WorkflowView
 from perago.dashboard import publish_times, timeline
 from perago.dashboard.branch import CommitCache, read_branch, read_changes
-from perago.dashboard.overview import Cached, OverviewReader, seconds_of
+from perago.dashboard.kept import Cached, Kept
+from perago.dashboard.overview import OverviewReader, seconds_of
 from perago.dashboard.rendering import Page, Problem, error_kinds
 from perago.dashboard.sources import LakeSource, Sources
 from perago.dashboard.steps import draw
@@ -25,6 +26,8 @@ from perago.text import shorten
 # Attempts of a workflow whose task log is read: a request each.
 _MOST_TIMELINES = 40
 _MOST_STEPS = 200
+_MOST_KEPT = 500
+_OVERVIEW_SECONDS = 1.0
 _MOST_REPOSITORIES = 200
 _MOST_BRANCHES = 200
 _LIMITS = (20, 50, 100)
@@ -42,7 +45,9 @@ class Pages:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._overview = Cached(OverviewReader(sources).read)
+        # Many open pages cost the servers no more than one.
+        self._overview = Cached(OverviewReader(sources).read, _OVERVIEW_SECONDS)
+        self._timelines: Kept[tuple[str, str], Timeline] = Kept(_MOST_KEPT)
         self._commits = CommitCache(sources.lake) if sources.lake is not None else None
 
     def overview(self, _: Request) -> Page:
@@ -116,7 +121,7 @@ class Pages:
         repository = _id(request, "repository")
         branch = _id(request, "branch") if "branch" in request.path_params else None
         limit = _limit(request)
-        found = read_branch(lake, self._commits or CommitCache(lake), repository, branch, limit)
+        found = read_branch(self._commits or CommitCache(lake), repository, branch, limit)
         values = {
             "view": found,
             "branches": lake.branches(repository, _MOST_BRANCHES),
@@ -175,8 +180,13 @@ class Pages:
             return timeline.of_running(running[task.task_id])
         if task.status in _RUNS:
             return None
+        # A task that runs once more keeps its id, and ends at another time.
+        key = task.task_id, f"{task.status} {task.ended}"
+        if (kept := self._timelines.get(key)) is not None:
+            return kept
         log = self._sources.conductor.log(task.task_id)
-        return timeline.of_log(read_task_log(log, task.reason).phases)
+        found = timeline.of_log(read_task_log(log, task.reason).phases)
+        return self._timelines.keep(key, found) if found is not None else None
 
 
 def _id(request: Request, name: str) -> str:

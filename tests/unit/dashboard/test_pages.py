@@ -13,7 +13,8 @@ import httpx
 import pytest
 from markupsafe import escape as markup_escape
 
-from perago.dashboard.overview import Cached, OverviewReader
+from perago.dashboard.kept import Cached, Kept
+from perago.dashboard.overview import OverviewReader
 from perago.errors import BackendUnavailableError
 from perago.masking import remember_secret
 from support import dashboard_world
@@ -137,6 +138,24 @@ def test_many_readers_cost_one_reading() -> None:
     kept, fresh = (Cached(itertools.count().__next__, seconds=it) for it in (60, -1))
     assert [kept(), kept()] == [0, 0]
     assert [fresh(), fresh()] == [0, 1]
+
+
+def test_the_oldest_value_gives_way() -> None:
+    kept: Kept[int, str] = Kept(2)
+    for number in range(3):
+        kept.keep(number, str(number))
+    assert [kept.get(number) for number in range(3)] == [None, "1", "2"]
+
+
+def test_what_does_not_change_is_read_once(open_page: Open) -> None:
+    made = dashboard_world.busy()
+    client = open_page(made.sources)
+    branch = f"/repositories/{REPOSITORY}"
+    workflow = f"/workflows/{next(iter(made.conductor.workflows))}"
+    before = read(client, branch), read(client, workflow)
+    made.conductor.logs.clear()
+    made.sources.lake.changes = pytest.fail  # type: ignore[union-attr, method-assign]
+    assert (read(client, branch), read(client, workflow)) == before
 
 
 def test_a_workflow_shows_its_steps_and_the_timelines_of_its_attempts(open_page: Open) -> None:
