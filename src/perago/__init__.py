@@ -32,4 +32,5 @@ else:
     def _public_names() -> list[str]:
         from perago import _public
 
-        return sorted(name for name in vars(_public) if not name.startswith("_"))
+        # pytest adds names like "@py_builtins" to the modules of a package that has a plugin.
+        return sorted(n for n in vars(_public) if n.isidentifier() and not n.startswith("_"))

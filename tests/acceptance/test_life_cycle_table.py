@@ -27,11 +27,11 @@ pytestmark = pytest.mark.servers
 FAILED, TERMINAL = "FAILED", "FAILED_WITH_TERMINAL_ERROR"
 
 
-def violate(_: Path) -> None:
+def violate(_: Path, _warn: Callable[[str], None]) -> None:
     raise GuardrailViolation("not as agreed")
 
 
-def break_down(_: Path) -> None:
+def break_down(_: Path, _warn: Callable[[str], None]) -> None:
     raise ConnectionError("the guardrail's own outage")
 
 

@@ -57,8 +57,10 @@ def test_what_a_commit_changed_is_taken_back_and_repeated(lake: LakeUnderTest) -
     control(lake).revert(lake.staging("side"), commit)
     assert lake.lake.is_same(lake.repository, before, lake.head("side"))
 
+    read = lake.lake.get_commit(lake.repository, commit)
     control(lake).cherry_pick(lake.staging("side"), commit)
 
+    assert lake.lake.get_commit(lake.repository, commit) == read
     assert lake.keys("side") == ["added", "changed", "later"]
     assert lake.lake.is_same(lake.repository, lake.head("side"), later)
     control(lake).cherry_pick(lake.staging("side"), commit)

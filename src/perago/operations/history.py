@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, Protocol
 
-from perago.errors import NotFoundError
 from perago.protocol.garbage import TAG_PREFIXES, read_tag
 from perago.protocol.ports import Change
 from perago.protocol.record import RESTORED_TAG, STAGING_COMMIT, Record, read_record
@@ -140,10 +139,8 @@ def read_lost(lake: HistoryLake, repository: str, tag: BranchHead) -> LostCommit
     kept = read_tag(tag.name, tag.commit)
     if kept is None:
         return None
-    try:
-        commit = lake.get_commit(repository, tag.commit)
-    except NotFoundError:  # deleted since it was listed
-        return None
+    # A tag may be deleted meanwhile; its commit stays.
+    commit = lake.get_commit(repository, tag.commit)
     record = read_record(commit)
     if kept.how == "withdrawn":
         own = record is not None and kept.fingerprint in (None, record.logical.fingerprint)

@@ -11,7 +11,7 @@ from perago import SparkWorkspace
 from perago.errors import UnsupportedOperationError
 from perago.protocol.outcome import Completed
 from perago.spark.ledger import WriteLedger
-from perago.spark.session import end_session, forget, interrupt, open_session
+from perago.spark.session import close_session, end_session, interrupt, open_session
 from perago.spark.watch import Watch
 from support.real_world import Params, Result
 from support.spark_world import EVENTS, RealSparkWorld, attempt, refused
@@ -90,5 +90,7 @@ def test_the_tables_of_a_killed_execution_are_dropped_by_whoever_ends_its_sessio
     database = session.catalog.currentDatabase()
     assert database in databases(spark_remote)
     interrupt(spark_remote, execution)
-    forget(session)
+    # pyspark would go on using it as this process's default session.
+    session.release_session_on_close = False
+    close_session(session)
     assert database not in databases(spark_remote)
