@@ -167,6 +167,7 @@ class DashboardWorld:
                     PhaseView(phase="download", seconds=1.4),
                     PhaseView(phase="pre_guardrails", seconds=0.1),
                 ),
+                progress="progress: 12 of 40",
             )
         )
         return view

@@ -47,6 +47,7 @@ class RunningRow:
     reference: str
     retry: int
     phase: str | None
+    progress: str | None
     seconds: float
     lease_left: float | None
     lease_seconds: float
@@ -145,6 +146,7 @@ class OverviewReader:
                 reference=task.logical.reference_name,
                 retry=task.retry_count,
                 phase=running.phase if running else None,
+                progress=running.progress if running else None,
                 seconds=running.seconds if running else _since(task.started, now),
                 lease_left=max((ends - now).total_seconds(), 0.0) if ends else None,
                 lease_seconds=task.response_timeout_seconds,
@@ -158,6 +160,7 @@ class OverviewReader:
                 "",
                 running.retry,
                 running.phase,
+                running.progress,
                 running.seconds,
                 None,
                 0.0,

@@ -19,7 +19,7 @@ from perago.dashboard.steps import draw
 from perago.dashboard.timeline import Timeline
 from perago.errors import BackendError
 from perago.observability.running import RunningView
-from perago.operations.attempts import find_traces, read_attempt, read_task_log
+from perago.operations.attempts import Phase, find_traces, judge_fences, read_attempt, read_task_log
 from perago.protocol.record import read_record
 from perago.text import shorten
 
@@ -95,6 +95,8 @@ class Pages:
         values = {
             "attempt": found,
             "task": found.task,
+            "running": running,
+            "fences": list(judge_fences(_phases(running))) if running else found.fences,
             "seconds": seconds_of(found.task, self._sources.now()),
             "lease_left": _lease_left(found.task, self._sources),
             "timeline": bar,
@@ -207,6 +209,14 @@ def _duration(workflow: WorkflowView, sources: Sources) -> float | None:
     if workflow.started is None:
         return None
     return ((workflow.ended or sources.now()) - workflow.started).total_seconds()
+
+
+def _phases(running: RunningView) -> list[Phase]:
+    """The phases that ended, as a task log will have them."""
+    return [
+        Phase(it.phase, it.seconds, {"error": it.error} if it.error else {}, "")
+        for it in running.phases
+    ]
 
 
 def _lease_left(task: TaskView, sources: Sources) -> float | None:

@@ -32,6 +32,8 @@ class RunningView(_View):
     # Since the claim, on the worker's clock.
     seconds: float = Field(ge=0)
     phases: tuple[PhaseView, ...] = ()
+    # What the body told last with ``progress(done, total)``.
+    progress: str | None = None
 
 
 RUNNING = TypeAdapter(list[RunningView])

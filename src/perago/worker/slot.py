@@ -24,7 +24,7 @@ from perago.errors import (
 )
 from perago.observability.logs import attempt_logs
 from perago.observability.running import PhaseView, RunningView
-from perago.protocol.events import PhaseEvent
+from perago.protocol.events import PhaseEvent, describe_progress
 from perago.protocol.identity import Execution
 from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 from perago.protocol.outcome import Failed, Outcome, describe, failure_of
@@ -323,7 +323,10 @@ class RunningAttempt:
     def view(self, slot: int) -> RunningView:
         """Tell others what it does now; called from other threads than the slot's."""
         attempt = self.execution.attempt
-        ended = (event for event in tuple(self.events) if event.action in _ENDS)
+        events = tuple(self.events)
+        ended = (event for event in events if event.action in _ENDS)
+        told = (event for event in reversed(events) if event.action == "task_progress")
+        last = next(told, None)
         return RunningView(
             task=self.definition.name,
             task_id=attempt.task_id,
@@ -340,6 +343,7 @@ class RunningAttempt:
                 )
                 for event in ended
             ),
+            progress=describe_progress(last) if last is not None else None,
         )
 
     def decide(self, stops: StopSignals, number: int = 0) -> ProceedDecision:

@@ -17,6 +17,7 @@ from perago.dashboard.kept import Cached, Kept
 from perago.dashboard.overview import OverviewReader
 from perago.errors import BackendUnavailableError
 from perago.masking import remember_secret
+from perago.observability.running import PhaseView
 from support import dashboard_world
 from support.dashboard_world import HOSTILE, NOW, DashboardWorld
 from support.memory_world import REPOSITORY, writes
@@ -96,6 +97,7 @@ def test_a_busy_overview_shows_phase_age_lease_queue_and_outcomes(open_page: Ope
     text = read(open_page(made.sources), "/")
     assert '<span class="badge busy">body</span>' in text
     assert "12.5 s" in text
+    assert "progress: 12 of 40" in text
     assert "Lease left: 57.0 s of 1 min 0 s" in text
     assert "1 of 4 slots busy" in text
     assert "37 completed" in text
@@ -182,6 +184,20 @@ def test_a_completed_attempt_shows_fences_commits_output_and_result(open_page: O
     assert "read 1200 rows\nwrote 1187 rows" in text
     assert "publication_replaced: " in text
     assert "&#34;text&#34;: &#34;done&#34;" in text
+
+
+def test_a_running_attempt_shows_its_phase_progress_and_the_fences_it_passed(
+    open_page: Open,
+) -> None:
+    made = dashboard_world.busy()
+    [running] = made.worker.attempts
+    passed = (*running.phases, PhaseView(phase="first_fence", seconds=0.1))
+    made.worker.attempts[:] = [running.model_copy(update={"phases": passed, "phase": "stage"})]
+    text = read(open_page(made.sources), f"/attempts/{running.task_id}")
+    assert '<span class="badge good">passed</span>' in text
+    assert "now in stage" in text
+    assert "progress: 12 of 40" in text
+    assert "Running for" in text
 
 
 def test_a_failed_attempt_shows_its_hint_and_links_to_its_error(open_page: Open) -> None:

@@ -187,8 +187,13 @@ def test_an_attempt_tells_others_its_phase_its_age_and_the_phases_that_ended(
     enter(watched, "body")
     failed = {"error": "ValueError"}
     watched.record(PhaseReported(action="phase_failed", phase="body", seconds=2.0, details=failed))
+    told = PhaseReported(
+        action="task_progress", phase="body", seconds=None, details={"done": 3, "total": 9}
+    )
+    watched.record(told)
     clock.now += 7.0
     view = watched.view(3)
+    assert view.progress == "progress: 3 of 9"
     assert (view.task, view.task_id, view.workflow_id) == ("watched", "task", "workflow")
     assert (view.slot, view.phase, view.seconds) == (3, "body", 7.0)
     assert [(it.phase, it.seconds, it.error) for it in view.phases] == [
