@@ -59,9 +59,13 @@ class Dashboard:
         return f"http://{LOOPBACK}:{self._port}/?token={self._token}"
 
     def __enter__(self) -> Self:
-        listening = self._held.enter_context(_listen(self._wanted))
-        self._port = listening.getsockname()[1]
         self._held.callback(self._sources.close)
+        try:
+            listening = self._held.enter_context(_listen(self._wanted))
+        except SetupError:
+            self._held.close()
+            raise
+        self._port = listening.getsockname()[1]
         app = build_app(self._sources, self._token, port=self._port, stopping=self._stopping)
         config = uvicorn.Config(
             app,

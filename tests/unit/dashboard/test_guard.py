@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 
 import httpx
@@ -126,11 +127,14 @@ def test_the_token_is_in_no_log(
 
 def test_a_taken_port_is_an_error_that_says_what_to_do(dashboard: Dashboard) -> None:
     port = httpx.URL(dashboard.url).port
+    sources, closed = dashboard_world.empty().sources, threading.Event()
+    sources._held.callback(closed.set)
     with (
         pytest.raises(SetupError, match=f"cannot listen on 127.0.0.1:{port}"),
-        Dashboard(dashboard_world.empty().sources, port=port),
+        Dashboard(sources, port=port),
     ):
         pass
+    assert closed.is_set()
 
 
 def test_a_taken_preferred_port_is_replaced() -> None:
