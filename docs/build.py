@@ -30,6 +30,7 @@ _PAGE = """<!doctype html>
 :root {{ color-scheme: light dark; }}
 body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 1rem }}
 pre {{ overflow-x: auto; padding: .8rem; border: 1px solid #8884; border-radius: 4px; }}
+img {{ max-width: 100%; }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #8886; padding: .2rem .6rem; }}
 </style>
 <nav>{nav}</nav>
@@ -98,6 +99,13 @@ class Page:
                     if link is not None:
                         yield child, link
 
+    def images(self) -> Iterator[str]:
+        """The address of every image of the page."""
+        for token in self.tokens:
+            for child in token.children or ():
+                if child.type == "image":
+                    yield str(child.attrs["src"])
+
     def target_of(self, link: Link) -> Path:
         """The file or folder that a link names."""
         named = self.source if link.file is None else self.source.parent / link.file
@@ -120,6 +128,8 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
     broken = []
     for page in pages.values():
         place = page.source.relative_to(root)
+        missing = (it for it in page.images() if not (page.source.parent / it).is_file())
+        broken += [f"{place}: no image {it}" for it in missing]
         for token, link in page.link_tokens():
             address, target = token.attrs["href"], page.target_of(link)
             if not target.exists() or not target.is_relative_to(root):
@@ -146,6 +156,8 @@ def build(site: Path, root: Path = ROOT) -> int:
             token.attrs["id"] = anchor
         body = _PARSER.renderer.render(page.tokens, _PARSER.options, {})
         _write(site, root, page.source, page.title, body, pages)
+    if (images := root / "docs" / "images").is_dir():
+        shutil.copytree(images, site / "docs" / "images")
     for target in sorted(linked):
         _write(site, root, target, target.name, _listing(target), pages)
     return len(pages)

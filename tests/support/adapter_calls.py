@@ -19,6 +19,7 @@ from perago.conductor.workflows import ConductorWorkflows
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
+from perago.lakefs.inspection import LakeFSInspection
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.repositories import LakeFSRepositories
 from perago.protocol.identity import Attempt, Claim
@@ -159,12 +160,20 @@ INSPECTION: dict[str, Call] = {
     "task": Call(lambda conductor: conductor.task("task")),
     "running": Call(lambda conductor: conductor.running()),
     "log": Call(lambda conductor: conductor.log("task")),
+    "workflow": Call(lambda conductor: conductor.workflow("workflow")),
+    "find_workflows": Call(lambda conductor: conductor.find_workflows(10, running=True)),
+    "queues": Call(lambda conductor: conductor.queues()),
 }
 
 TASKDEFS: dict[str, Call] = {
     "get": Call(lambda taskdefs: taskdefs.get("name")),
     "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
     "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
+}
+
+LISTING: dict[str, Call] = {
+    "repositories": Call(lambda listing: listing.repositories(10)),
+    "branches": Call(lambda listing: listing.branches("repo", 10)),
 }
 
 REPOSITORIES: dict[str, Call] = {
@@ -196,9 +205,10 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
     ConductorInspection: (
-        lambda url: closing(ConductorInspection(conductor(url))),
+        lambda url: closing(ConductorInspection(conductor(url), tries=2)),
         INSPECTION,
     ),
+    LakeFSInspection: (lambda url: closing(LakeFSInspection(lakefs(url), tries=2)), LISTING),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
     LakeFSRepositories: (
         lambda url: closing(LakeFSRepositories(lakefs(url), tries=2)),

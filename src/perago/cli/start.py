@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perago.cli.dashboard import UiPort
 from perago.cli.extract import Targets
+
+if TYPE_CHECKING:
+    from perago.worker.service import OpenDashboard
 
 
 def start(
@@ -32,6 +36,8 @@ def start(
         str | None,
         typer.Option("--packages", help="Maven coordinates for Spark, separated by commas."),
     ] = None,
+    ui: Annotated[bool, typer.Option("--ui", help="Serve the dashboard on loopback.")] = False,
+    ui_port: UiPort = None,
 ) -> None:
     """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
@@ -47,5 +53,12 @@ def start(
             domain=domain,
             register=register,
             spark_options=SparkOptions(master, tuple(conf or ()), packages),
+            open_dashboard=_dashboard(ui_port) if ui or ui_port is not None else None,
         )
     )
+
+
+def _dashboard(port: int | None) -> OpenDashboard:
+    from perago.cli.dashboard import serve_dashboard
+
+    return lambda settings, state: serve_dashboard(settings, [state], port=port)

@@ -139,7 +139,7 @@ def read_attempt(conductor: InspectedConductor, task_id: str) -> AttemptView:
         ) from error
     log = read_task_log(conductor.log(task_id), task.reason)
     return AttemptView(
-        task, log, tuple(_fences(log.phases)), _failure(task, log), _workspace(task.input)
+        task, log, tuple(judge_fences(log.phases)), _failure(task, log), _workspace(task.input)
     )
 
 
@@ -201,7 +201,8 @@ def _phases(text: str) -> Iterator[Phase]:
             yield Phase(found["name"], float(found["seconds"]), details, found["details"].strip())
 
 
-def _fences(phases: Sequence[Phase]) -> Iterator[FenceVerdict]:
+def judge_fences(phases: Sequence[Phase]) -> Iterator[FenceVerdict]:
+    """What each fence said, by the phases of an attempt."""
     for phase in phases:
         if phase.name in ("first_fence", "second_fence"):
             text = f"refused: {phase.error}" if phase.error else "the attempt is current"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -14,6 +14,7 @@ from perago.masking import hide_secret_variables
 from perago.observability.health import HealthServer
 from perago.observability.logs import configure_logs
 from perago.observability.metrics import WorkerMetrics
+from perago.observability.running import RunningView, WorkerState
 from perago.settings import Settings, load_settings
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import SparkOptions
@@ -30,6 +31,25 @@ _PULSE_TIMEOUT = 10.0
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    """Implements ``WorkerState`` for this process."""
+
+    context: WorkerContext
+    supervisor: Supervisor
+    name: str = "this worker"
+
+    def metrics(self) -> str:
+        return self.context.metrics.render().decode()
+
+    def running(self) -> Sequence[RunningView]:
+        return self.supervisor.running()
+
+
+# Serves the dashboard of a worker while its context is open.
+OpenDashboard = Callable[[Settings, WorkerState], AbstractContextManager[object]]
+
+
 def serve(
     targets: Sequence[str],
     *,
@@ -37,6 +57,7 @@ def serve(
     domain: str | None,
     register: bool,
     spark_options: SparkOptions,
+    open_dashboard: OpenDashboard | None = None,
 ) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
@@ -64,8 +85,12 @@ def serve(
             grace_seconds=_grace(settings, definitions),
         )
         closing.enter_context(
-            HealthServer.from_settings(settings, context.metrics, lambda: supervisor.is_ready)
+            HealthServer.from_settings(
+                settings, context.metrics, lambda: supervisor.is_ready, supervisor.running
+            )
         )
+        if open_dashboard is not None:
+            closing.enter_context(open_dashboard(settings, OwnState(context, supervisor)))
         return supervisor.run()
 
 
@@ -85,6 +110,9 @@ def _open_context(
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
     metrics = WorkerMetrics(definition.name for definition in definitions)
+    for definition in definitions:
+        if (budget := definition.controls.publish_budget) is not None:
+            metrics.set_publish_budget(definition.name, budget.lakefs_merge_timeout_seconds)
     return WorkerContext(
         conductor,
         heartbeat_client,

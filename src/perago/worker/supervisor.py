@@ -10,6 +10,7 @@ from types import FrameType
 
 import structlog
 
+from perago.observability.running import RunningView
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
 from perago.worker.poller import Poller, StopSignals
@@ -57,6 +58,11 @@ class Supervisor:
     def is_ready(self) -> bool:
         """Whether every slot has an executor and nothing stops."""
         return not self._stops.draining.is_set() and all(slot.is_ready for slot in self._slots)
+
+    def running(self) -> list[RunningView]:
+        """The attempts under way; may be called from any thread."""
+        found = ((slot.number, slot.running) for slot in self._slots)
+        return [item.view(number) for number, item in found if item is not None]
 
     def run(self) -> int:
         """Work until a signal comes and everything is settled; the exit code."""
