@@ -47,12 +47,12 @@ class Call:
 # Long enough to connect on a busy machine: what could not be sent is no lost reply.
 def lakefs(url: str) -> LakeFSConnection:
     return LakeFSConnection(
-        url, "key", SecretStr(SECRET), connect_timeout=0.5, read_timeout=0.5, retry_seconds=0.1
+        url, "key", SecretStr(SECRET), connect_timeout=0.4, read_timeout=0.4, retry_seconds=0.1
     )
 
 
 def conductor(url: str, **credentials: Any) -> ConductorConnection:
-    return ConductorConnection(url, connect_timeout=0.5, read_timeout=0.5, **credentials)
+    return ConductorConnection(url, connect_timeout=0.4, read_timeout=0.4, **credentials)
 
 
 def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], object]:
