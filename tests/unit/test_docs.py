@@ -156,11 +156,3 @@ def test_every_section_cited_anywhere_exists_in_the_protocol() -> None:
                 wrong.append(f"{file.relative_to(ROOT)}: section {number}")
     assert wrong == []
     assert cited > 10
-
-
-def test_the_marker_of_what_is_not_built_is_explained_before_it_is_used() -> None:
-    marker = "**not built yet**"
-    text = PROTOCOL.read_text(encoding="utf-8")
-    if marker in text:
-        introduction = text.partition("\n## 0.")[0]
-        assert marker in introduction, "explain the marker before section 0"
