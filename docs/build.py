@@ -98,6 +98,16 @@ class Page:
                     if link is not None:
                         yield child, link
 
+    def images(self) -> Iterator[tuple[str, Path]]:
+        """Every picture of the repository that the page shows: its address and its file."""
+        for token in self.tokens:
+            for child in token.children or ():
+                if child.type == "image":
+                    address = str(child.attrs["src"])
+                    link = Link.of(address)
+                    if link is not None:
+                        yield address, self.target_of(link)
+
     def target_of(self, link: Link) -> Path:
         """The file or folder that a link names."""
         named = self.source if link.file is None else self.source.parent / link.file
@@ -128,6 +138,9 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
                 aimed = pages.get(target) or Page.read(target)
                 if link.anchor not in aimed.anchors():
                     broken.append(f"{place}: broken anchor {address}")
+        for address, target in page.images():
+            if not target.is_file() or not target.is_relative_to(root):
+                broken.append(f"{place}: missing picture {address}")
     return broken
 
 
@@ -146,6 +159,8 @@ def build(site: Path, root: Path = ROOT) -> int:
             token.attrs["id"] = anchor
         body = _PARSER.renderer.render(page.tokens, _PARSER.options, {})
         _write(site, root, page.source, page.title, body, pages)
+        for _, picture in page.images():
+            _copy(site, root, picture)
     for target in sorted(linked):
         _write(site, root, target, target.name, _listing(target), pages)
     return len(pages)
@@ -189,6 +204,14 @@ def _write(
             links.append(f'<a href="{Path(there).as_posix()}">{escape(page.title)}</a>')
     html = _PAGE.format(title=escape(title), nav=" · ".join(links), body=body)
     target.write_text(html, encoding="utf-8")
+
+
+def _copy(site: Path, root: Path, picture: Path) -> None:
+    """Put a picture where the pages, which lie as their sources do, expect it."""
+    if picture.is_file():
+        target = site / picture.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
 
 
 def main() -> int:
