@@ -56,7 +56,7 @@ def test_the_second_step_beside_the_first(
         }
 
     def without_a_cache(_: int) -> dict[str, float]:
-        found, _ = step(lake, ref)
+        found = step(lake, ref)[0]
         return {f"{phase}, first step": seconds for phase, seconds in found.items()}
 
     contest = hold(rounds, {OURS: two_steps, f"{OURS}, cache off": without_a_cache})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.bench.attempts_way import AttemptsWay
 from support.bench.movers import (
-    AttemptsWay,
     FolderMoved,
     Folders,
     Lakectl,
@@ -70,8 +70,10 @@ def test_one_large_object(lakectl: Peer, rounds: int, book: Book, tmp_path: Path
     with lakefs_server(tmp_path / "server") as server:
         lake = a_new_repository(server.endpoint.connection, tmp_path)
         contest = moved(lake, {OURS: ours, LAKECTL: Lakectl(lakectl)}, rounds, 1, GIGABYTE)
-    contest.samples["MB"] = {OURS: ours.megabytes}
-    book.record("large-object", contest, {**both_ways(contest), "memory": middle(ours.megabytes)})
+    # Two processes a round, of which the larger one counts.
+    peaks = [max(pair) for pair in zip(ours.megabytes[::2], ours.megabytes[1::2], strict=True)]
+    contest.samples["MB"] = {OURS: peaks}
+    book.record("large-object", contest, {**both_ways(contest), "memory": middle(peaks)})
 
 
 @pytest.mark.bench("s3-small", "s3-large")

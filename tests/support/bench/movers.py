@@ -15,7 +15,6 @@ import sys
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,20 +22,13 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import S3Store
 
-from perago.lakefs.control import LakeFSControl
-from perago.lakefs.objects import LakeFSObjects
-from perago.protocol.identity import Attempt, Claim, Execution
-from perago.protocol.workspace import StagingBranch
-from perago.transfer.cache import ObjectCache
-from perago.transfer.engine import Engine
 from perago.transfer.scan import scan
-from perago.transfer.workspaces import LocalWorkspaces
+from support.bench import attempts_way
+from support.bench.attempts_way import PREFIX, THREADS
 from support.bench.peers import Peer, lakefs_variables, run
 from support.bench.rounds import seconds_of
 from support.lake_repository import LakeRepository
 
-PREFIX = "up"
-THREADS = 32
 _SECONDS = 900.0
 
 
@@ -53,52 +45,6 @@ class Mover(Protocol):
         ``target`` is a folder that exists and is empty.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptsWay:
-    """The phases `stage` and `download` of an attempt, with a new cache each time."""
-
-    # Where the caches are; None: without a cache.
-    caches: Path | None
-
-    def up(self, lake: LakeRepository, base: str, folder: Path) -> tuple[float, str]:
-        branch = StagingBranch(lake.repository, f"bench-{uuid.uuid4().hex}")
-        commits: list[str] = []
-        with (
-            closing(LakeFSControl(lake.connection)) as control,
-            self._workspaces(lake).open(_execution()) as workspace,
-        ):
-            workspace.fetch(lake.input(base), PREFIX)
-            shutil.copytree(
-                folder, workspace.data, copy_function=shutil.copyfile, dirs_exist_ok=True
-            )
-            plan = workspace.changes()
-
-            def stage() -> None:
-                control.create_branch(branch, base)
-                workspace.stage(plan, branch)
-                commits.append(control.commit(branch, "bench", {}).commit)
-
-            return seconds_of(stage), commits[0]
-
-    def down(self, lake: LakeRepository, ref: str, target: Path) -> tuple[float, int]:
-        counts: dict[str, int] = {}
-        with self._workspaces(lake).open(_execution()) as workspace:
-            seconds = seconds_of(lambda: counts.update(workspace.fetch(lake.input(ref), PREFIX)))
-        return seconds, counts["objects"]
-
-    def _workspaces(self, lake: LakeRepository) -> LocalWorkspaces:
-        cache = None
-        if self.caches is not None:
-            cache = ObjectCache(self.caches / uuid.uuid4().hex)
-            cache.prepare()
-        engine = Engine(LakeFSObjects(lake.connection), THREADS, cache)
-        return LocalWorkspaces(lake.root / "workspaces", engine)
-
-
-def _execution() -> Execution:
-    return Execution(Claim(Attempt("bench", "bench", 0, "step"), "claim"), uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +76,7 @@ class OwnProcess:
             "secret": connection.secret_access_key.get_secret_value(),
         }
         ran = subprocess.run(
-            [sys.executable, "-m", "support.bench.moved"],
+            [sys.executable, "-m", attempts_way.__name__],
             # By the standard input: every user can see the arguments.
             input=json.dumps(order),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

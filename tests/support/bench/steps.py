@@ -169,6 +169,9 @@ class StepWorker:
         if found["status"] != "COMPLETED":
             why = found.get("reasonForIncompletion") or found["status"]
             raise self.problem(f"the workflow did not complete: {why}; {self._log_end()}")
+        if len(found["tasks"]) != 2:
+            why = found["tasks"][0].get("reasonForIncompletion")
+            raise self.problem(f"an attempt failed and was retried: {why}")
         seconds = {
             task["referenceTaskName"]: (task["endTime"] - task["startTime"]) / 1000
             for task in found["tasks"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +15,7 @@ from perago.connections import LakeFSConnection
 from perago.errors import SetupError
 from perago.servers.toolchain.cache import Cache
 from perago.tasks.discover import load_tasks
-from support.bench import peer_package, steps
+from support.bench import attempts_way, peer_package, steps
 from support.bench.bare_publish import shapes
 from support.bench.movers import Folders, Lakectl, Rclone, fill, path_of
 from support.bench.peers import Peer, lakefs_variables, look_for, run
@@ -76,6 +78,16 @@ def test_no_secret_is_an_argument() -> None:
     for mover in (Lakectl(peer), Rclone(peer)):
         arguments = [*mover.upload("r/b/up/", Path("a")), *mover.download("r/c/up/", Path("b"))]
         assert not any("secret" in argument for argument in arguments)
+
+
+def test_the_process_whose_memory_is_measured_loads_no_more_than_an_executor() -> None:
+    heavy = "{'lakefs_sdk', 'conductor', 'pyspark', 'pyarrow', 'pytest', 'httpx'}"
+    code = f"import {attempts_way.__name__}, sys; sys.exit(str({heavy} & sys.modules.keys() or ''))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stderr.strip() == ""
 
 
 def test_both_products_run_one_module_whose_body_finds_its_files(
