@@ -12,7 +12,7 @@ from pathlib import Path
 from support.bench import plots
 from support.bench.results import BENCH, ROOT, Book, Measured, Results
 from support.bench.rounds import Value, middle
-from support.bench.table import FASTER, ITS_TIME, ROWS, Figure, Row
+from support.bench.table import ROWS, Figure, Row
 
 PAGE = ROOT / "docs" / "performance.md"
 # Beside the page: what it was made of, and its plots.
@@ -29,7 +29,7 @@ def number(value: float) -> str:
 
 
 def measured_text(figure: Figure, value: Value) -> str:
-    unit = "×" if figure.unit in (FASTER, ITS_TIME) or figure.unit.startswith("×") else figure.unit
+    unit = "×" if figure.unit.startswith("×") else figure.unit
     spread = ""
     if value.low is not None and value.high is not None:
         spread = f" ({number(value.low)} to {number(value.high)})"
@@ -43,14 +43,23 @@ def table(results: Results) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in ROWS:
-        told = [f"`{row.key}`", row.work, row.beside]
+        measured = results.rows.get(row.key)
+        told, why = [f"`{row.key}`", row.work, row.beside], _reasons(measured)
         for figure in row.figures:
-            measured = results.rows.get(row.key)
-            found = [_found(figure, measured), _verdict(figure, measured)]
-            cells = [*told, figure.name, figure.earlier, figure.bound, *found]
-            lines.append(f"| {' | '.join(cells)} |")
-            told = ["", "", ""]
+            found = "<br>".join([_found(figure, measured), *why])
+            cells = [figure.name, figure.earlier, figure.bound, found, _verdict(figure, measured)]
+            lines.append(f"| {' | '.join([*told, *cells])} |")
+            told, why = ["", "", ""], []
     return "\n".join(lines) + "\n"
+
+
+def _reasons(measured: Measured | None) -> list[str]:
+    """Why a row failed, and why which peers are missing: told in the table, not beside it."""
+    if measured is None:
+        return []
+    failure = [_plain(measured.failure)] if measured.failure is not None else []
+    absent = [f"without {name}: {_plain(why)}" for name, why in measured.absent.items()]
+    return failure + absent
 
 
 def _found(figure: Figure, measured: Measured | None) -> str:
@@ -70,7 +79,7 @@ def _verdict(figure: Figure, measured: Measured | None) -> str:
 
 
 def details(results: Results) -> str:
-    """What each contestant took, how it was measured, and who was missing."""
+    """What each contestant took, and when and where it was measured."""
     parts = []
     for row in ROWS:
         measured = results.rows.get(row.key)
@@ -78,12 +87,9 @@ def details(results: Results) -> str:
             continue
         parts.append(f"### {row.key}\n")
         parts.append(f"{row.work}. {_circumstances(measured)}\n")
-        if measured.failure is not None:
-            parts.append(f"It could not be measured: {_plain(measured.failure)}\n")
         if measured.samples:
             parts.append(_samples(row, measured))
             parts.append(f"![{row.key}](performance/{row.key}.svg)\n")
-        parts += [f"Without {name}: {_plain(reason)}\n" for name, reason in measured.absent.items()]
     return "\n".join(parts)
 
 
@@ -113,7 +119,8 @@ def _samples(row: Row, measured: Measured) -> str:
 def _plain(text: str) -> str:
     """An error's first line, as one that Markdown takes for text."""
     first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    return "`" + first.replace("`", "'")[:300] + "`"
+    # Also within a table, where a bar would end the cell.
+    return "`" + first.replace("`", "'").replace("|", "/")[:200] + "`"
 
 
 def generated(results: Results) -> str:

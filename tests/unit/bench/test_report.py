@@ -27,7 +27,7 @@ def some_results(folder: Path) -> Results:
     contest.absent["rclone"] = "could not build <it>\nwith | many lines"
     book.record("download-2000", contest, {"down": contest.ratio("lakectl", OURS, "down")})
     book.record("idle", Contest(), {"processor": Value(value=31.0, low=30.0, high=32.5)})
-    book.record("upload-2000", Contest(absent={"lakectl": "no Go"}), {"up": None})
+    book.record("upload-2000", Contest(absent={"lakectl": "no Go | gone"}), {"up": None})
     book.fail("publish", "AssertionError: the calls are others\nmore")
     return book.results()
 
@@ -54,10 +54,16 @@ def test_a_row_that_was_not_measured_says_so_and_claims_nothing() -> None:
 
 def test_each_row_tells_its_figure_its_spread_and_whether_it_is_reached(tmp_path: Path) -> None:
     text = report.table(some_results(tmp_path))
-    assert line_of(text, "download-2000").endswith("| 2 × (1.67 to 3) | reached |")
+    assert line_of(text, "download-2000").endswith(
+        "| 2 × (1.67 to 3)<br>without rclone: `could not build <it>` | reached |"
+    )
     assert line_of(text, "idle").endswith("| 31 % of a core (30 to 32.5) | missed |")
-    assert line_of(text, "upload-2000").endswith("| no peer |  |")
-    assert line_of(text, "publish").endswith("| failed |  |")
+    assert line_of(text, "upload-2000").endswith(
+        "| no peer<br>without lakectl: `no Go / gone` |  |"
+    )
+    assert line_of(text, "publish").endswith(
+        "| failed<br>`AssertionError: the calls are others` |  |"
+    )
 
 
 def test_a_row_with_several_figures_has_a_line_for_each() -> None:
@@ -70,12 +76,8 @@ def test_a_row_with_several_figures_has_a_line_for_each() -> None:
     assert lines[place + 2] == "|  |  |  | memory | – | ≤ 200 MB | no peer |  |"
 
 
-def test_missing_peers_and_failures_are_told_with_their_reasons(tmp_path: Path) -> None:
+def test_a_terminal_is_told_of_missing_peers_and_failures_too(tmp_path: Path) -> None:
     results = some_results(tmp_path)
-    text = report.details(results)
-    assert "Without rclone: `could not build <it>`" in text
-    assert "Without lakectl: `no Go`" in text
-    assert "It could not be measured: `AssertionError: the calls are others`" in text
     told = report.summary(results)
     assert "without rclone: could not build <it>" in told
     assert "failed: AssertionError: the calls are others" in told
