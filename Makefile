@@ -60,8 +60,16 @@ check: $(READY) ## Run the linters, the type checker, and the rules of imports a
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 
-bench: $(READY) ## Measure speed and memory; prints, and fails nothing
-	$(PYTEST) tests/bench -m bench -p no:cacheprovider
+# ROWS="attempt-* idle" measures those rows and keeps what earlier runs measured of the others,
+# QUICK=1 leaves out the long ones, DOCS=1 brings docs/performance.md up to date. A number that is
+# missed fails nothing; a row that could not be measured does.
+bench: $(READY) ## Measure the rows of docs/performance.md beside their peers (ROWS=, QUICK=1, DOCS=1)
+	@$(if $(ROWS),,rm -rf build/bench/rows)
+	@failed=0; \
+	PERAGO_BENCH_ROWS="$(ROWS)" PERAGO_BENCH_QUICK="$(QUICK)" \
+	  $(PYTEST) tests/bench -m bench -p no:cacheprovider || failed=1; \
+	PYTHONPATH=tests $(BIN)/python -m support.bench.report $(if $(DOCS),--docs) || failed=1; \
+	exit $$failed
 
 # For how long the soak's fleet meets faults; the matrices before it take their own time.
 MINUTES ?= 30

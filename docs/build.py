@@ -99,12 +99,15 @@ class Page:
                     if link is not None:
                         yield child, link
 
-    def images(self) -> Iterator[str]:
-        """The address of every image of the page."""
+    def images(self) -> Iterator[tuple[str, Path]]:
+        """Every picture of the repository that the page shows: its address and its file."""
         for token in self.tokens:
             for child in token.children or ():
                 if child.type == "image":
-                    yield str(child.attrs["src"])
+                    address = str(child.attrs["src"])
+                    link = Link.of(address)
+                    if link is not None:
+                        yield address, self.target_of(link)
 
     def target_of(self, link: Link) -> Path:
         """The file or folder that a link names."""
@@ -128,8 +131,6 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
     broken = []
     for page in pages.values():
         place = page.source.relative_to(root)
-        missing = (it for it in page.images() if not (page.source.parent / it).is_file())
-        broken += [f"{place}: no image {it}" for it in missing]
         for token, link in page.link_tokens():
             address, target = token.attrs["href"], page.target_of(link)
             if not target.exists() or not target.is_relative_to(root):
@@ -138,6 +139,9 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
                 aimed = pages.get(target) or Page.read(target)
                 if link.anchor not in aimed.anchors():
                     broken.append(f"{place}: broken anchor {address}")
+        for address, target in page.images():
+            if not target.is_file() or not target.is_relative_to(root):
+                broken.append(f"{place}: missing picture {address}")
     return broken
 
 
@@ -156,8 +160,8 @@ def build(site: Path, root: Path = ROOT) -> int:
             token.attrs["id"] = anchor
         body = _PARSER.renderer.render(page.tokens, _PARSER.options, {})
         _write(site, root, page.source, page.title, body, pages)
-    if (images := root / "docs" / "images").is_dir():
-        shutil.copytree(images, site / "docs" / "images")
+        for _, picture in page.images():
+            _copy(site, root, picture)
     for target in sorted(linked):
         _write(site, root, target, target.name, _listing(target), pages)
     return len(pages)
@@ -201,6 +205,14 @@ def _write(
             links.append(f'<a href="{Path(there).as_posix()}">{escape(page.title)}</a>')
     html = _PAGE.format(title=escape(title), nav=" · ".join(links), body=body)
     target.write_text(html, encoding="utf-8")
+
+
+def _copy(site: Path, root: Path, picture: Path) -> None:
+    """Put a picture where the pages, which lie as their sources do, expect it."""
+    if picture.is_file():
+        target = site / picture.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
 
 
 def main() -> int:

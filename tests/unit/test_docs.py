@@ -70,6 +70,20 @@ def test_a_link_to_a_missing_file_or_anchor_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_a_picture_is_copied_and_a_missing_one_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("# A\n\n![one](plots/one.svg) ![two](plots/two.svg)\n", encoding="utf-8")
+    (page.parent / "plots").mkdir()
+    (page.parent / "plots" / "one.svg").write_text("<svg/>", encoding="utf-8")
+    assert BUILD["find_broken_links"]([page], tmp_path) == [
+        "docs/page.md: missing picture plots/two.svg"
+    ]
+    site = tmp_path / "site"
+    BUILD["build"](site, tmp_path)
+    assert (site / "docs" / "plots" / "one.svg").read_text(encoding="utf-8") == "<svg/>"
+
+
 def test_every_relative_link_and_anchor_of_every_page_exists() -> None:
     pages = list(own_files("*.md"))
     assert ROOT / "README.md" in pages
