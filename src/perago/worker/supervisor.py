@@ -19,7 +19,7 @@ _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
 _RESTART_SECONDS = 1.0
 # After the grace, slots stop their executors or wait for a publish step; both are bounded.
-_LAST_SECONDS = 330.0
+LAST_SECONDS = 330.0
 _log = structlog.get_logger(__name__)
 
 
@@ -96,7 +96,7 @@ class Supervisor:
                 self._tell_what_it_waits_for(deadline - told_at)
             time.sleep(_TICK_SECONDS)
         self._stops.now.set()
-        last = time.monotonic() + _LAST_SECONDS
+        last = time.monotonic() + LAST_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, last - time.monotonic()))
         if self._alive():
