@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 import traceback
 import uuid
@@ -28,6 +30,10 @@ _ABOUT_THE_SET_UP = (
     ConfigurationError,
     SetupError,
 )
+# The settings with the addresses of the servers.
+_ADDRESSES = {"lakefs_endpoint": "LakeFS", "conductor_server_url": "Conductor"}
+# The data directory that `perago dev` was given.
+_data_dir: Path | None = None
 
 
 def json_text(value: Any) -> str:
@@ -67,9 +73,40 @@ def warn(line: str) -> None:
 def explain(error: PeragoError) -> None:
     """Print an error with its code and what to do about it."""
     note(f"{error.code} {type(error).__name__}: {error}")
-    note(f"Try: {error.hint}")
+    note(f"Try: {dev_commands(error.hint)}")
+    if isinstance(error, BackendUnavailableError | BackendDeniedError):
+        _show_address(str(error))
     if isinstance(error, _ABOUT_THE_SET_UP):
         point_to_doctor()
+
+
+def _show_address(message: str) -> None:
+    """Say where the server is that an error tells of, and which setting says so."""
+    from perago.settings import read_settings
+
+    try:
+        values = read_settings().values()
+    except PeragoError:
+        return
+    for item in values:
+        server = _ADDRESSES.get(item.field)
+        # Some messages have the setting already.
+        if server and server in message and item.variable not in message and item.shown:
+            note(f"{server} is {item.shown} ({item.variable}, {item.origin}).")
+
+
+def use_data_dir(data_dir: Path) -> None:
+    """Let the commands that are advised from now on name the data directory that was given."""
+    global _data_dir
+    _data_dir = data_dir
+
+
+def dev_commands(text: str) -> str:
+    """Complete the `perago dev` commands of a text."""
+    if _data_dir is None:
+        return text
+    option = f"--data-dir {shlex.quote(str(_data_dir))}"
+    return re.sub(r"`perago dev (\w+)", lambda found: f"{found[0]} {option}", text)
 
 
 def point_to_doctor() -> None:
