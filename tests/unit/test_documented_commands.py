@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,12 @@ def test_the_pages_have_many_commands() -> None:
     assert {"start", "workflow", "workspace", "dev", "doctor"} <= {
         words[0] for words in found if words
     }
+
+
+def test_the_page_of_options_is_what_the_code_says() -> None:
+    reference = runpy.run_path(str(ROOT / "docs" / "reference.py"), run_name="docs_reference")
+    page = (ROOT / "docs" / "cli-options.md").read_text(encoding="utf-8")
+    assert page == reference["generate"](), "run: python docs/reference.py"
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,9 @@ def test_a_prefix_that_leads_out_of_the_repository(folder: Path) -> None:
     done = run_perago("check", "broken", folder=folder)
     assert (done.code, said(done)[0]) == (
         2,
-        f"error: broken.py:{line_of('@task(')}: task 'clean': WorkspaceSpec.prefix '../sales': write a folder like "
-        "'audio/render', without '.', '..', '//', backslashes or control characters",
+        f"error: broken.py:{line_of('@task(')}: task 'clean': WorkspaceSpec.prefix '../sales': "
+        "write a folder like 'audio/render', without '.', '..', '//', backslashes or control "
+        "characters",
     )
 
 

@@ -25,7 +25,12 @@ from perago import (
 )
 from perago.tasks.definition import definition_of
 from perago.tasks.taskdef import build_taskdef
+from support.command_line import run_code
 
+_PYTEST = """
+import sys, pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "."]))
+"""
 PAGE = (Path(__file__).parents[3] / "docs" / "writing-tasks.md").read_text(encoding="utf-8")
 
 
@@ -100,6 +105,26 @@ def test_the_page_says_where_every_field_of_a_taskdef_comes_from() -> None:
     assert definition is not None
     listed = [name for row in table("TaskDef") for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(listed) == sorted(build_taskdef(definition))
+
+
+def python_blocks(heading: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)
+
+
+def test_the_examples_of_the_page_run_and_its_tests_pass(tmp_path: Path) -> None:
+    (module,) = python_blocks("The function")
+    (tests,) = python_blocks("Tests")
+    (tmp_path / "clean_events.py").write_text(module)
+    (tmp_path / "test_clean_events.py").write_text(tests)
+    for heading in ("Guardrails", "In the body: perago.context()"):
+        (example,) = python_blocks(heading)
+        (tmp_path / f"example_{len(example)}.py").write_text(example)
+    for file in sorted(tmp_path.glob("*.py")):
+        done = run_code(f"import runpy; runpy.run_path({str(file)!r})", folder=tmp_path)
+        assert done.code == 0, done.err
+    tested = run_code(_PYTEST, folder=tmp_path)
+    assert tested.code == 0, tested.out + tested.err
+    assert "3 passed" in tested.out
 
 
 def test_the_page_lists_what_a_context_has() -> None:
