@@ -30,8 +30,13 @@ _ABOUT_THE_SET_UP = (
     ConfigurationError,
     SetupError,
 )
-# The settings with the addresses of the servers.
-_ADDRESSES = {"lakefs_endpoint": "LakeFS", "conductor_server_url": "Conductor"}
+# The settings that say where a server is, and who asks it.
+_ABOUT_SERVERS = {
+    "lakefs_endpoint": ("LakeFS", "address"),
+    "lakefs_access_key_id": ("LakeFS", "key"),
+    "conductor_server_url": ("Conductor", "address"),
+    "conductor_auth_key": ("Conductor", "key"),
+}
 # The data directory that `perago dev` was given.
 _data_dir: Path | None = None
 
@@ -75,13 +80,13 @@ def explain(error: PeragoError) -> None:
     note(f"{error.code} {type(error).__name__}: {error}")
     note(f"Try: {dev_commands(error.hint)}")
     if isinstance(error, BackendUnavailableError | BackendDeniedError):
-        _show_address(str(error))
+        _show_settings(str(error), with_user=isinstance(error, BackendDeniedError))
     if isinstance(error, _ABOUT_THE_SET_UP):
         point_to_doctor()
 
 
-def _show_address(message: str) -> None:
-    """Say where the server is that an error tells of, and which setting says so."""
+def _show_settings(message: str, *, with_user: bool) -> None:
+    """Say where the server is that an error tells of, as which user, and which setting says so."""
     from perago.settings import read_settings
 
     try:
@@ -89,10 +94,11 @@ def _show_address(message: str) -> None:
     except PeragoError:
         return
     for item in values:
-        server = _ADDRESSES.get(item.field)
+        server, what = _ABOUT_SERVERS.get(item.field, ("", ""))
         # Some messages have the setting already.
-        if server and server in message and item.variable not in message and item.shown:
-            note(f"{server} is {item.shown} ({item.variable}, {item.origin}).")
+        told = item.variable in message or (what == "key" and not with_user)
+        if server and server in message and item.shown and not told:
+            note(f"{server}'s {what} is {item.shown} ({item.variable}, {item.origin}).")
 
 
 def use_data_dir(data_dir: Path) -> None:

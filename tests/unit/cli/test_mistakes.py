@@ -211,7 +211,7 @@ def test_lakefs_is_dead(folder: Path, closed: int) -> None:
             "PRG-601 BackendUnavailableError: LakeFS did not answer to read repository 'shop': "
             "ConnectError: [Errno 111] Connection refused",
             "Try: Check that the server is up and reachable from this machine.",
-            f"LakeFS is {address} (LAKECTL_SERVER_ENDPOINT_URL, environment).",
+            f"LakeFS's address is {address} (LAKECTL_SERVER_ENDPOINT_URL, environment).",
             DOCTOR,
         ],
     )
@@ -227,7 +227,7 @@ def test_conductor_is_dead(folder: Path, closed: int) -> None:
             "PRG-601 BackendUnavailableError: Conductor did not answer to read TaskDef 'clean': "
             "ConnectError: [Errno 111] Connection refused",
             "Try: Check that the server is up and reachable from this machine.",
-            f"Conductor is {address} (CONDUCTOR_SERVER_URL, environment).",
+            f"Conductor's address is {address} (CONDUCTOR_SERVER_URL, environment).",
             DOCTOR,
         ],
     )
@@ -265,8 +265,13 @@ def test_an_error_about_credentials_names_the_server_and_not_the_secret(
         monkeypatch.setenv(key, value)
     output.explain(BackendDeniedError("LakeFS could not read repository 'shop': 401"))
     printed = capsys.readouterr().err
-    assert "LakeFS is http://127.0.0.1:8000 (LAKECTL_SERVER_ENDPOINT_URL, environment)." in printed
-    assert "open-sesame" not in printed
+    assert printed.splitlines() == [
+        "PRG-602 BackendDeniedError: LakeFS could not read repository 'shop': 401",
+        "Try: Check the credentials and what their user may do.",
+        "LakeFS's address is http://127.0.0.1:8000 (LAKECTL_SERVER_ENDPOINT_URL, environment).",
+        "LakeFS's key is some-key (LAKECTL_CREDENTIALS_ACCESS_KEY_ID, environment).",
+        DOCTOR,
+    ]
 
 
 def test_the_port_of_the_metrics_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
