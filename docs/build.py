@@ -47,7 +47,7 @@ _PAGE = """<!doctype html>
 <a class="skip" href="#content">To the content</a>
 <label>Search (press /)
 <input id="search" type="search" autocomplete="off" spellcheck="false"></label>
-<ul id="found" role="status"></ul>
+<ul id="found" aria-live="polite"></ul>
 <nav aria-label="Pages">{nav}</nav>
 </header>
 <main id="content">

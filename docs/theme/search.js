@@ -29,7 +29,7 @@ function show() {
     .filter(({ rank }) => rank > 0)
     .sort((one, other) => other.rank - one.rank);
   for (const { entry } of ranked.slice(0, 12)) found.append(item(entry, words[0]));
-  if (!ranked.length) found.textContent = "Nothing was found.";
+  if (!ranked.length) found.append(line("Nothing was found."));
 }
 
 // Every word must occur; one in a heading counts more than one in the text.
@@ -45,14 +45,18 @@ function rankOf(entry, words) {
   return rank;
 }
 
+function line(...content) {
+  const made = document.createElement("li");
+  made.append(...content);
+  return made;
+}
+
 function item(entry, word) {
-  const line = document.createElement("li");
   const link = document.createElement("a");
   link.href = root + entry.address;
   link.textContent = entry.heading === entry.page ? entry.page : entry.page + ": " + entry.heading;
   const at = Math.max(0, entry.text.toLowerCase().indexOf(word) - 40);
   const part = document.createElement("small");
   part.textContent = entry.text.slice(at, at + 120);
-  line.append(link, part);
-  return line;
+  return line(link, part);
 }
