@@ -88,6 +88,7 @@ load: $(READY) ## Run ten thousand tasks: none lost, none run twice
 	PERAGO_LOAD_TASKS=10000 $(PYTEST) -m slow tests/integration/worker/test_load.py
 
 docs: $(READY) ## Render the pages to site/, and fail on a dead link
+	@$(BIN)/python docs/reference.py
 	@$(BIN)/python docs/build.py
 
 # Addresses of registries are never written. uv prefers the versions of the existing constraints.txt, so a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections.abc import Callable, Iterator
@@ -91,6 +92,18 @@ def test_every_relative_link_and_anchor_of_every_page_exists() -> None:
     assert BUILD["find_broken_links"](pages, ROOT) == []
 
 
+def test_the_navigation_has_every_page_once() -> None:
+    named = [ROOT / name for names in BUILD["SECTIONS"].values() for name in names]
+    # The records of decisions have an index of their own.
+    pages = {
+        page
+        for page in BUILD["find_pages"]()
+        if page.parent.name != "decisions" or page.name == "README.md"
+    }
+    assert len(named) == len(set(named))
+    assert set(named) == pages, "docs/navigation.toml"
+
+
 class _Html(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -106,11 +119,15 @@ class _Html(HTMLParser):
             self.ids.add(name)
 
 
-def test_every_link_of_the_built_site_leads_somewhere_in_it(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build: Callable[[Path], int] = BUILD["build"]
-    site = tmp_path / "site"
-    count = build(site)
-    assert count == len(list(BUILD["find_pages"]()))
+    built = tmp_path_factory.mktemp("docs") / "site"
+    assert build(built) == len(list(BUILD["find_pages"]()))
+    return built
+
+
+def test_every_link_of_the_built_site_leads_somewhere_in_it(site: Path) -> None:
     pages = {file: _Html(file.read_text(encoding="utf-8")) for file in site.rglob("*.html")}
     broken = []
     for file, page in pages.items():
@@ -123,6 +140,41 @@ def test_every_link_of_the_built_site_leads_somewhere_in_it(tmp_path: Path) -> N
                 broken.append(f"{file.relative_to(site)}: {link}")
     assert broken == []
     assert sum(len(page.links) for page in pages.values()) > 2 * len(pages)
+
+
+def index_entries(site: Path) -> list[dict[str, str]]:
+    script = (site / "search-index.js").read_text(encoding="utf-8")
+    entries: list[dict[str, str]] = json.loads(
+        script.removeprefix("window.peragoIndex = ").rstrip().removesuffix(";")
+    )
+    return entries
+
+
+def test_the_search_knows_every_heading_of_the_built_site_and_its_text(site: Path) -> None:
+    entries = index_entries(site)
+    for entry in entries:
+        file, _, anchor = entry["address"].partition("#")
+        assert f' id="{anchor}"' in (site / file).read_text(encoding="utf-8")
+    headings = [
+        text for page in BUILD["find_pages"]() for _, text in BUILD["Page"].read(page).headings()
+    ]
+    assert len(entries) == len(headings)
+    (found,) = [it for it in entries if it["heading"] == "PRG-102 ConfigurationError"]
+    assert found["page"] == "Errors"
+    assert "perago config show" in found["text"]
+
+
+def test_the_site_needs_nothing_from_elsewhere_and_colours_code(site: Path) -> None:
+    page = (site / "docs" / "how-to" / "deploy.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="(.*?)"', page)
+    assert loaded == ["../../style.css", "../../search.js"]
+    assert all((site / "docs" / "how-to" / name).exists() for name in loaded)
+    script = (site / "search.js").read_text(encoding="utf-8")
+    assert "http" not in script + (site / "style.css").read_text(encoding="utf-8")
+    task = (site / "docs" / "writing-tasks.html").read_text(encoding="utf-8")
+    assert '<span class="k">class</span>' in task
+    module = (site / "examples" / "daily_revenue.py.html").read_text(encoding="utf-8")
+    assert '<span class="k">def</span>' in module
 
 
 def protocol_sections() -> set[str]:

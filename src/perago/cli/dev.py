@@ -60,7 +60,8 @@ def up(
 
     directory = _directory(data_dir)
     if (running := already_up(directory, spark=not no_spark)) is not None:
-        output.note(f"the stack in {directory} runs already; `perago dev down` stops it")
+        stop = output.dev_commands("`perago dev down` stops it")
+        output.note(f"the stack in {directory} runs already; {stop}")
         _show(running, as_json=as_json)
         return
     _interrupt_on_termination()
@@ -138,6 +139,8 @@ def down(data_dir: DataDir = None) -> None:
 def _directory(data_dir: Path | None) -> Path:
     from perago.dev import default_data_dir
 
+    if data_dir is not None:
+        output.use_data_dir(data_dir)
     return (data_dir or default_data_dir()).expanduser().absolute()
 
 
@@ -215,7 +218,7 @@ def _show(endpoints: Endpoints, *, as_json: bool) -> None:
     if endpoints.spark is not None:
         # Without its token: what is shown on a terminal ends up in scrollback and screenshots.
         output.say(f"spark      {endpoints.spark.remote.partition(';')[0]}")
-    output.say("credentials: `perago dev env`")
+    output.say(output.dev_commands("credentials: `perago dev env`"))
 
 
 def _show_status(servers: list[ServerStatus]) -> None:

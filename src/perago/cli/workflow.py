@@ -236,6 +236,7 @@ def _follow(
 
 def _show(done: WorkflowRun) -> None:
     from perago.operations.workflow_follow import error_of, failed_step, last_workspace
+    from perago.protocol.outcome import bare_reason, told_hint
 
     seconds = f" in {(done.ended_ms - done.started_ms) / 1000:.1f} s" if done.ended_ms else ""
     left = last_workspace(done)
@@ -247,10 +248,10 @@ def _show(done: WorkflowRun) -> None:
     if done.status == "COMPLETED" or not done.is_over:
         return
     failed, kind = failed_step(done), error_of(done)
-    reason = failed.reason if failed is not None else None
-    output.note(reason or done.reason or "Conductor gives no reason")
+    told = (failed.reason if failed is not None else None) or done.reason or ""
+    output.note(bare_reason(told) or "Conductor gives no reason")
     if kind is not None:
-        output.note(f"{kind.code}, try: {kind.hint}")
+        output.note(f"{kind.code}, try: {told_hint(told) or kind.hint}")
     output.note("To run it again from the branch's HEAD, give the same command.")
 
 

@@ -83,6 +83,7 @@ def serve(
             targets,
             slots=executors,
             grace_seconds=_grace(settings, definitions),
+            servers=_servers(settings, definitions),
         )
         closing.enter_context(
             HealthServer.from_settings(
@@ -130,6 +131,16 @@ def _sweep(settings: Settings) -> None:
             _log.info(
                 "workspace_swept", path=str(swept.path), fate=swept.fate.value, reason=swept.reason
             )
+
+
+def _servers(settings: Settings, definitions: Sequence[TaskDefinition]) -> dict[str, str]:
+    """The addresses of the servers that these tasks need."""
+    needs_lakefs = any(definition.workspace is not None for definition in definitions)
+    addresses = {
+        "conductor": settings.conductor_server_url,
+        "lakefs": settings.lakefs_endpoint if needs_lakefs else None,
+    }
+    return {name: address for name, address in addresses.items() if address}
 
 
 def _grace(settings: Settings, definitions: Sequence[TaskDefinition]) -> float:
