@@ -295,8 +295,9 @@ def _navigation(source: Path, root: Path, titles: dict[Path, str]) -> str:
     shown = []
     for section, names in SECTIONS.items():
         items = []
-        for name in names:
-            page = root / name
+        for page in (root / name for name in names):
+            if page not in titles:  # another root has other pages
+                continue
             current = ' aria-current="page"' if page == source else ""
             address = _relative(_rendered(page), folder)
             items.append(f'<li><a href="{address}"{current}>{escape(titles[page])}</a></li>')
