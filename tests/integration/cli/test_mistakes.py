@@ -66,7 +66,7 @@ def run_workflow(
 @pytest.mark.parametrize(
     ("branch", "ref", "code", "text"),
     [
-        ("trunk", "abc", 2, "the workspace of --input is wrong: ref: "),
+        ("trunk", "abc", 2, "the workspace of --input is wrong: ref must be a full commit id"),
         ("trunk", "f" * 64, 3, "f" * 64),
         ("nowhere", "f" * 64, 3, "'nowhere'"),
     ],
