@@ -44,15 +44,32 @@ class Call:
     good: tuple[tuple[str, bytes], ...] = ()
 
 
-# Long enough to connect on a busy machine: what could not be sent is no lost reply.
+class Patience:
+    """For how long an adapter waits for an answer.
+
+    Long where the answer comes at once: on a busy machine a request that cannot be sent in time
+    is rightly no lost reply. Short where no answer ever ends.
+    """
+
+    seconds = 10.0
+    of_endless = 1.0
+
+
 def lakefs(url: str) -> LakeFSConnection:
     return LakeFSConnection(
-        url, "key", SecretStr(SECRET), connect_timeout=0.4, read_timeout=0.4, retry_seconds=0.1
+        url,
+        "key",
+        SecretStr(SECRET),
+        connect_timeout=Patience.seconds,
+        read_timeout=Patience.seconds,
+        retry_seconds=0.1,
     )
 
 
 def conductor(url: str, **credentials: Any) -> ConductorConnection:
-    return ConductorConnection(url, connect_timeout=0.4, read_timeout=0.4, **credentials)
+    return ConductorConnection(
+        url, connect_timeout=Patience.seconds, read_timeout=Patience.seconds, **credentials
+    )
 
 
 def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], object]:
@@ -87,13 +104,19 @@ CONTROL: dict[str, Call] = {
     "commit": Call(lambda lake: lake.commit(_STAGING, "message", {}), changes=True),
     "merge": Call(
         lambda lake: lake.merge(
-            StagedWorkspace("repo", "staging", ID), "main", message="m", metadata={}, timeout=0.4
+            StagedWorkspace("repo", "staging", ID),
+            "main",
+            message="m",
+            metadata={},
+            timeout=Patience.seconds,
         ),
         changes=True,
     ),
     "revert": Call(lambda lake: lake.revert(_STAGING, ID), changes=True),
     "cherry_pick": Call(lambda lake: lake.cherry_pick(_STAGING, ID), changes=True),
-    "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
+    "relocate": Call(
+        lambda lake: lake.relocate(_STAGING, "main", timeout=Patience.seconds), changes=True
+    ),
     "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
     "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
     "is_same": Call(lambda lake: lake.is_same("repo", ID, "b" * 64)),
