@@ -24,7 +24,6 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_WAIT", wait_none())
     monkeypatch.setattr(control, "_RETRY_SECONDS", 0.1)
     monkeypatch.setattr(control, "_CLEANUP_RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(control, "_CLEANUP_SECONDS", 0.4)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
@@ -41,6 +40,7 @@ def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
 ) -> None:
     if kind in ENDLESS:
         monkeypatch.setattr(Patience, "seconds", Patience.of_endless)
+        monkeypatch.setattr(control, "_CLEANUP_SECONDS", Patience.of_endless)
     opened, calls = ADAPTERS[adapter]
 
     def attempt(call: Call) -> tuple[object, float]:
