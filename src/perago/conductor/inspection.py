@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,15 +12,15 @@ from pydantic import Field, TypeAdapter
 from perago.conductor.api import (
     ConductorApi,
     Message,
-    Parsed,
     TaskMessage,
     WorkflowMessage,
     parsed,
+    read_workflow,
     segment,
+    shallow,
 )
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError, NotFoundError
-from perago.http_errors import parse_json
 from perago.protocol.identity import LogicalTask
 from perago.retry import TRIES, retrying_times
 
@@ -218,13 +217,7 @@ class ConductorInspection:
 
     def workflow(self, workflow_id: str) -> WorkflowView:
         """Read a workflow with its attempts; raises ``NotFoundError`` where there is none."""
-        what, path = f"read workflow {workflow_id}", f"/workflow/{segment(workflow_id)}"
-        query = {"includeTasks": "true"}
-        found = retrying_times(self._tries)(self._api.get, what, path, parsed(_WORKFLOW), query)
-        if found is None:
-            raise NotFoundError(f"Conductor has no workflow {workflow_id}")
-        if found.workflow_id != workflow_id:
-            raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
+        found = read_workflow(self._api, workflow_id, _WORKFLOW, self._tries)
         return WorkflowView(
             workflow_id=found.workflow_id,
             name=found.workflow_name or "",
@@ -242,7 +235,7 @@ class ConductorInspection:
         if running:
             query["query"] = "status IN (RUNNING)"
         found = retrying_times(self._tries)(
-            self._api.get, "search workflows", "/workflow/search", _shallow(_WORKFLOWS_FOUND), query
+            self._api.get, "search workflows", "/workflow/search", shallow(_WORKFLOWS_FOUND), query
         )
         results = found.results[:amount] if found is not None else []
         return [
@@ -253,10 +246,10 @@ class ConductorInspection:
     def queues(self) -> list[QueueView]:
         """List the queues that hold tasks or that workers poll, by name."""
         polls = retrying_times(self._tries)(
-            self._api.get, "read who polls", "/tasks/queue/polldata/all", _shallow(_POLLS)
+            self._api.get, "read who polls", "/tasks/queue/polldata/all", shallow(_POLLS)
         )
         sizes = retrying_times(self._tries)(
-            self._api.get, "read the sizes of queues", "/tasks/queue/all", _shallow(_SIZES)
+            self._api.get, "read the sizes of queues", "/tasks/queue/all", shallow(_SIZES)
         )
         polled = {
             f"{it.domain}:{it.queue_name}" if it.domain else it.queue_name: it.last_poll_time
@@ -269,11 +262,6 @@ class ConductorInspection:
             QueueView(name, waiting.get(name, 0), _moment(polled.get(name, 0)))
             for name in sorted(names)
         ]
-
-
-def _shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
-    """Return a reader of bodies that hold no input or output, which alone may be deep."""
-    return lambda body: kind.validate_python(parse_json(body))
 
 
 def _view(task: _TaskMessage) -> TaskView:

@@ -16,6 +16,7 @@ from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
 from perago.worker.poller import StopSignals
 from perago.worker.slot import RunningAttempt, pause_after
+from support.clocks import Clock
 
 
 class Empty(BaseModel):
@@ -35,16 +36,6 @@ def body(params: Empty) -> Empty:
 @dataclass
 class LeaseState:
     is_lost: bool = False
-
-
-class Clock:
-    """Stands in for the module's time."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
