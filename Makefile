@@ -34,12 +34,14 @@ demo: $(READY) ## Run the demonstration on servers of its own
 # The floor is for all processes of both runs together: `coverage report` checks it.
 MEASURED := --cov --cov-report= --cov-fail-under=0
 
-# The tests that share the servers first, in parallel; then those that must be alone. Both run, so
-# that one run tells of all failures.
+# What only computes first, uncounted; then the tests that share the servers, in parallel; then those
+# that must be alone. All run, so that one run tells of all failures.
+COMPUTED := tests/model tests/simulation
 define run-tests
 	@rm -f .coverage .coverage.*
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" $(MEASURED) || failed=1; \
+	$(PYTEST) -n auto -m "not alone$(1)" $(COMPUTED) || failed=1; \
+	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" $(MEASURED) $(COMPUTED:%=--ignore=%) || failed=1; \
 	$(PYTEST) -m "alone$(1)" $(MEASURED) --cov-append || failed=1; \
 	$(BIN)/python -m coverage report || failed=1; \
 	exit $$failed
@@ -58,8 +60,16 @@ check: $(READY) ## Run the linters, the type checker, and the rules of imports a
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 
-bench: $(READY) ## Measure speed and memory; prints, and fails nothing
-	$(PYTEST) tests/bench -m bench -p no:cacheprovider
+# ROWS="attempt-* idle" measures those rows and keeps what earlier runs measured of the others,
+# QUICK=1 leaves out the long ones, DOCS=1 brings docs/performance.md up to date. A number that is
+# missed fails nothing; a row that could not be measured does.
+bench: $(READY) ## Measure the rows of docs/performance.md beside their peers (ROWS=, QUICK=1, DOCS=1)
+	@$(if $(ROWS),,rm -rf build/bench/rows)
+	@failed=0; \
+	PERAGO_BENCH_ROWS="$(ROWS)" PERAGO_BENCH_QUICK="$(QUICK)" \
+	  $(PYTEST) tests/bench -m bench -p no:cacheprovider || failed=1; \
+	PYTHONPATH=tests $(BIN)/python -m support.bench.report $(if $(DOCS),--docs) || failed=1; \
+	exit $$failed
 
 # For how long the soak's fleet meets faults; the matrices before it take their own time.
 MINUTES ?= 30
@@ -78,6 +88,7 @@ load: $(READY) ## Run ten thousand tasks: none lost, none run twice
 	PERAGO_LOAD_TASKS=10000 $(PYTEST) -m slow tests/integration/worker/test_load.py
 
 docs: $(READY) ## Render the pages to site/, and fail on a dead link
+	@$(BIN)/python docs/reference.py
 	@$(BIN)/python docs/build.py
 
 # Addresses of registries are never written. uv prefers the versions of the existing constraints.txt, so a

@@ -1,16 +1,19 @@
 """``make docs``: render every page of the repository to site/, and fail on a broken link.
 
-A page generator would bring forty packages for a few dozen pages; markdown-it-py is here anyway.
-Headings get the anchors that GitHub gives them, so a link works in both places. A source file or
-a folder that a page links to is rendered too: the site has no other copy of it.
+A page generator would bring forty packages for a few dozen pages; markdown-it-py is here anyway,
+and Pygments comes with rich. The site works from a disk: no server, no internet. Headings get the
+anchors that GitHub gives them, so a link works in both places. A source file or a folder that a
+page links to is rendered too: the site has no other copy of it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
@@ -19,23 +22,53 @@ from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import TextLexer, find_lexer_class_by_name, get_lexer_for_filename
+from pygments.util import ClassNotFound
 
 ROOT = Path(__file__).parent.parent
-_PARSER = MarkdownIt("commonmark").enable("table")
+THEME = ROOT / "docs" / "theme"
 _NOT_IN_AN_ANCHOR = re.compile(r"[^\w\- ]")
+
+# Section by section, the pages as paths from the root.
+SECTIONS: dict[str, list[str]] = tomllib.loads(
+    (ROOT / "docs" / "navigation.toml").read_text(encoding="utf-8")
+)
 _PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 1rem }}
-pre {{ overflow-x: auto; padding: .8rem; border: 1px solid #8884; border-radius: 4px; }}
-table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #8886; padding: .2rem .6rem; }}
-</style>
-<nav>{nav}</nav>
-<main>{body}</main>
+<html lang="en" data-root="{root}">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} · Perago</title>
+<link rel="stylesheet" href="{root}style.css">
+</head>
+<body>
+<header>
+<a class="skip" href="#content">To the content</a>
+<label>Search (press /)
+<input id="search" type="search" autocomplete="off" spellcheck="false"></label>
+<ul id="found" aria-live="polite"></ul>
+<nav aria-label="Pages">{nav}</nav>
+</header>
+<main id="content">
+{body}
+</main>
+<script src="{root}search.js"></script>
+</body>
 </html>
 """
+
+
+def _highlighted(code: str, language: str, _attributes: str) -> str:
+    """Colour the code of a fence; one without a language, or with an unknown one, stays plain."""
+    try:
+        lexer = find_lexer_class_by_name(language)() if language else TextLexer()
+    except ClassNotFound:
+        lexer = TextLexer()
+    return str(highlight(code, lexer, HtmlFormatter(nowrap=True)))
+
+
+_PARSER = MarkdownIt("commonmark", {"highlight": _highlighted}).enable("table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +122,20 @@ class Page:
             found[anchor] = token
         return found
 
+    def parts(self) -> Iterator[tuple[str, str, str]]:
+        """Each heading with its anchor and the text below it, for the search."""
+        found: list[tuple[str, str, list[str]]] = []
+        anchors = iter(self.anchors())
+        for token, before in zip(self.tokens, [None, *self.tokens], strict=False):
+            if before is not None and before.type == "heading_open":
+                found.append((_plain(token), next(anchors), []))
+            elif found and token.type in {"fence", "code_block"}:
+                found[-1][2].extend(token.content.split())
+            elif found and token.type == "inline":
+                found[-1][2].extend(_plain(token).split())
+        for heading, anchor, words in found:
+            yield heading, anchor, " ".join(words)
+
     def link_tokens(self) -> Iterator[tuple[Token, Link]]:
         """Every relative link of the page."""
         for token in self.tokens:
@@ -98,10 +145,25 @@ class Page:
                     if link is not None:
                         yield child, link
 
+    def images(self) -> Iterator[tuple[str, Path]]:
+        """Every picture of the repository that the page shows: its address and its file."""
+        for token in self.tokens:
+            for child in token.children or ():
+                if child.type == "image":
+                    address = str(child.attrs["src"])
+                    link = Link.of(address)
+                    if link is not None:
+                        yield address, self.target_of(link)
+
     def target_of(self, link: Link) -> Path:
         """The file or folder that a link names."""
         named = self.source if link.file is None else self.source.parent / link.file
         return Path(os.path.normpath(named))
+
+
+def _plain(inline: Token) -> str:
+    kinds = {"text", "code_inline", "softbreak"}
+    return "".join(it.content or " " for it in inline.children or () if it.type in kinds)
 
 
 def anchor_of(heading: str) -> str:
@@ -128,35 +190,74 @@ def find_broken_links(sources: Iterable[Path], root: Path = ROOT) -> list[str]:
                 aimed = pages.get(target) or Page.read(target)
                 if link.anchor not in aimed.anchors():
                     broken.append(f"{place}: broken anchor {address}")
+        for address, target in page.images():
+            if not target.is_file() or not target.is_relative_to(root):
+                broken.append(f"{place}: missing picture {address}")
     return broken
 
 
 def build(site: Path, root: Path = ROOT) -> int:
     """Render the site into a folder, which is replaced; the number of pages."""
     shutil.rmtree(site, ignore_errors=True)
-    pages = [Page.read(source) for source in find_pages(root)]
+    pages = {source: Page.read(source) for source in find_pages(root)}
+    titles = {source: page.title for source, page in pages.items()}
     linked: set[Path] = set()
-    for page in pages:
+    entries: list[dict[str, str]] = []
+    for page in pages.values():
+        entries += _index_entries(page, root)
         for token, link in page.link_tokens():
             target = page.target_of(link)
             if target.suffix != ".md":
-                linked.update([target, *target.glob("*.py")] if target.is_dir() else [target])
+                linked.update([target, *_files_in(target)])
             token.attrs["href"] = _address(page, target, link)
         for anchor, token in page.anchors().items():
             token.attrs["id"] = anchor
         body = _PARSER.renderer.render(page.tokens, _PARSER.options, {})
-        _write(site, root, page.source, page.title, body, pages)
+        _write(site, root, page.source, page.title, body, titles)
+        for _, picture in page.images():
+            _copy(site, root, picture)
     for target in sorted(linked):
-        _write(site, root, target, target.name, _listing(target), pages)
+        _write(site, root, target, target.name, _listing(target), titles)
+    _write_beside(site, entries)
     return len(pages)
+
+
+def _index_entries(page: Page, root: Path) -> Iterator[dict[str, str]]:
+    address = _rendered(page.source).relative_to(root).as_posix()
+    for heading, anchor, text in page.parts():
+        place = f"{address}#{anchor}"
+        yield {"page": page.title, "heading": heading, "address": place, "text": text}
+
+
+def _write_beside(site: Path, entries: list[dict[str, str]]) -> None:
+    """The style, the search, and a first page that leads to the README."""
+    colours = []
+    for style, condition in (("default", "light"), ("github-dark", "dark")):
+        rules = HtmlFormatter(style=style).get_style_defs("pre")
+        colours.append(f"@media (prefers-color-scheme: {condition}) {{\n{rules}\n}}\n")
+    # Last, so that the background of code is that of the page.
+    style = "".join(colours) + (THEME / "style.css").read_text(encoding="utf-8")
+    (site / "style.css").write_text(style, encoding="utf-8")
+    shutil.copyfile(THEME / "search.js", site / "search.js")
+    index = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
+    (site / "search-index.js").write_text(f"window.peragoIndex = {index};\n", encoding="utf-8")
+    (site / "index.html").write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Perago</title>'
+        '<meta http-equiv="refresh" content="0; url=README.html">'
+        '<a href="README.html">Perago</a></html>\n',
+        encoding="utf-8",
+    )
 
 
 def _address(page: Page, target: Path, link: Link) -> str:
     anchor = f"#{link.anchor}" if link.anchor else ""
     if link.file is None:
         return anchor
-    relative = os.path.relpath(_rendered(target), page.source.parent)
-    return Path(relative).as_posix() + anchor
+    return _relative(_rendered(target), page.source.parent) + anchor
+
+
+def _relative(target: Path, folder: Path) -> str:
+    return Path(os.path.relpath(target, folder)).as_posix()
 
 
 def _rendered(source: Path) -> Path:
@@ -166,29 +267,65 @@ def _rendered(source: Path) -> Path:
     return source.with_suffix(".html") if source.suffix == ".md" else Path(f"{source}.html")
 
 
+def _files_in(folder: Path) -> list[Path]:
+    """The files of a folder that a page links to: its modules, or all where it has none."""
+    if not folder.is_dir():
+        return []
+    return sorted(folder.glob("*.py")) or sorted(it for it in folder.rglob("*") if it.is_file())
+
+
 def _listing(target: Path) -> str:
-    """A folder as a list of its modules, or a file as its text."""
+    """A folder as a list of its files, or a file as its text."""
     if target.is_dir():
-        names = sorted(file.name for file in target.glob("*.py"))
-        items = "".join(f'<li><a href="{name}.html">{name}</a></li>' for name in map(escape, names))
+        names = [escape(file.relative_to(target).as_posix()) for file in _files_in(target)]
+        items = "".join(f'<li><a href="{name}.html">{name}</a></li>' for name in names)
         return f"<h1>{escape(target.name)}</h1><ul>{items}</ul>"
-    text = escape(target.read_text(encoding="utf-8"))
-    return f"<h1>{escape(target.name)}</h1><pre><code>{text}</code></pre>"
+    text = target.read_text(encoding="utf-8")
+    try:
+        lexer = get_lexer_for_filename(target.name)
+    except ClassNotFound:
+        lexer = TextLexer()
+    code = highlight(text, lexer, HtmlFormatter(nowrap=True))
+    return f"<h1>{escape(target.name)}</h1><pre><code>{code}</code></pre>"
+
+
+def _navigation(source: Path, root: Path, titles: dict[Path, str]) -> str:
+    """The sections with their pages; a test holds that each page is in one of them."""
+    folder = _rendered(source).parent
+    shown = []
+    for section, names in SECTIONS.items():
+        items = []
+        for page in (root / name for name in names):
+            if page not in titles:  # another root has other pages
+                continue
+            current = ' aria-current="page"' if page == source else ""
+            address = _relative(_rendered(page), folder)
+            items.append(f'<li><a href="{address}"{current}>{escape(titles[page])}</a></li>')
+        shown.append(f"<h2>{escape(section)}</h2><ul>{''.join(items)}</ul>")
+    return "".join(shown)
 
 
 def _write(
-    site: Path, root: Path, source: Path, title: str, body: str, pages: Iterable[Page]
+    site: Path, root: Path, source: Path, title: str, body: str, titles: dict[Path, str]
 ) -> None:
     target = site / _rendered(source).relative_to(root)
     target.parent.mkdir(parents=True, exist_ok=True)
-    links = []
-    for page in pages:
-        # The records of decisions have an index of their own.
-        if page.source.parent.name != "decisions" or page.source.stem == "README":
-            there = os.path.relpath(_rendered(page.source), _rendered(source).parent)
-            links.append(f'<a href="{Path(there).as_posix()}">{escape(page.title)}</a>')
-    html = _PAGE.format(title=escape(title), nav=" · ".join(links), body=body)
+    up = _relative(site, target.parent)
+    html = _PAGE.format(
+        title=escape(title),
+        root="" if up == "." else f"{up}/",
+        nav=_navigation(source, root, titles),
+        body=body,
+    )
     target.write_text(html, encoding="utf-8")
+
+
+def _copy(site: Path, root: Path, picture: Path) -> None:
+    """Put a picture where the pages, which lie as their sources do, expect it."""
+    if picture.is_file():
+        target = site / picture.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
 
 
 def main() -> int:

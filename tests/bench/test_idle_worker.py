@@ -9,9 +9,12 @@ import psutil
 import pytest
 
 from perago import dev
+from support.bench.results import Book
+from support.bench.rounds import hold
+from support.bench.table import OURS
 from support.workers import WorkerSite
 
-pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
 TYPES, SLOTS, SECONDS = 14, 3, 60.0
 _MODULE = """
@@ -48,8 +51,18 @@ def cpu_seconds(pid: int) -> dict[str, float]:
     return used
 
 
+def shares_of(pid: int) -> dict[str, float]:
+    """What each kind of process uses of a core, in percent, over a minute."""
+    before, began = cpu_seconds(pid), time.monotonic()
+    time.sleep(SECONDS)
+    after, took = cpu_seconds(pid), time.monotonic() - began
+    shares = {kind: 100 * (after[kind] - before[kind]) / took for kind in after}
+    return {"% of a core": sum(shares.values()), **shares}
+
+
+@pytest.mark.bench("idle")
 def test_an_idle_worker_uses_little(
-    site: WorkerSite, endpoints: dev.Endpoints, tmp_path: Path
+    site: WorkerSite, endpoints: dev.Endpoints, rounds: int, book: Book, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -63,12 +76,6 @@ def test_an_idle_worker_uses_little(
         CONDUCTOR_SERVER_URL=endpoints.conductor.server_url,
     )
     time.sleep(5)  # what starting left to do
-    before, began = cpu_seconds(worker.pid), time.monotonic()
-    time.sleep(SECONDS)
-    after, took = cpu_seconds(worker.pid), time.monotonic() - began
+    contest = hold(rounds, {OURS: lambda _: shares_of(worker.pid)})
     assert worker.stop() == 0
-    shares = {kind: 100 * (after[kind] - before[kind]) / took for kind in after}
-    listed = ", ".join(f"{kind} {share:.2f} %" for kind, share in shares.items())
-    total = sum(shares.values())
-    print(f"\nidle, {TYPES} task types, {SLOTS} slots: {total:.2f} % of a core ({listed})")
-    assert total < 3.0
+    book.record("idle", contest, {"processor": contest.middle("% of a core", OURS)})

@@ -6,16 +6,18 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from perago.transfer.cache import ObjectCache
+from support.bench.results import Book
+from support.bench.rounds import hold
+from support.bench.table import OURS
 from support.lake_repository import LakeRepository
 
-pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
-COUNT, CHANGED, SIZE, ROUNDS = 1_000, 100, 10_240, 5
+COUNT, CHANGED, SIZE = 1_000, 100, 10_240
 
 
 def step(lake: LakeRepository, ref: str) -> tuple[dict[str, float], str]:
@@ -32,24 +34,32 @@ def step(lake: LakeRepository, ref: str) -> tuple[dict[str, float], str]:
     return {"download": fetched - started, "stage": staged - changed}, lake.commit(branch)
 
 
-def test_the_second_step_beside_the_first(lake: LakeRepository, tmp_path: Path) -> None:
+@pytest.mark.bench("object-cache")
+def test_the_second_step_beside_the_first(
+    lake: LakeRepository, rounds: int, book: Book, tmp_path: Path
+) -> None:
     """Each round has an empty cache first, and then what the first step left in it."""
     for number in range(COUNT):
         lake.put(f"{number:05}", os.urandom(SIZE))
     ref = lake.commit()
-    seconds: dict[str, list[float]] = {}
-    for number in range(ROUNDS):
+
+    def two_steps(number: int) -> dict[str, float]:
         cache = ObjectCache(tmp_path / f"cache-{number}", 1 << 30)
         cache.prepare()
         cached = replace(lake, cache=cache)
-        without, _ = step(lake, ref)
         first, published = step(cached, ref)
         second, _ = step(cached, published)
-        for name, times in {"off": without, "first": first, "second": second}.items():
-            for phase, value in times.items():
-                seconds.setdefault(f"{name} {phase}", []).append(value)
-    print(f"\n{COUNT} objects of 10 KB, {CHANGED} changed; median (and spread) of {ROUNDS} rounds")
-    for name, values in seconds.items():
-        print(f"  {name:16} {median(values):6.3f} s ({min(values):.3f} to {max(values):.3f})")
-    ratio = median(seconds["first download"]) / median(seconds["second download"])
-    print(f"  download, first step : second step = {ratio:.1f} : 1")
+        return {
+            f"{phase}, {name}": seconds
+            for name, found in {"first step": first, "second step": second}.items()
+            for phase, seconds in found.items()
+        }
+
+    def without_a_cache(_: int) -> dict[str, float]:
+        found = step(lake, ref)[0]
+        return {f"{phase}, first step": seconds for phase, seconds in found.items()}
+
+    contest = hold(rounds, {OURS: two_steps, f"{OURS}, cache off": without_a_cache})
+    first, second = "download, first step", "download, second step"
+    faster = contest.ratio(OURS, OURS, first, beside=second)
+    book.record("object-cache", contest, {"second step": faster})

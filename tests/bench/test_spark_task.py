@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,29 +9,23 @@ from typing import Any
 import lakefs_sdk
 import pytest
 
-from perago import (
-    SparkWorkspace,
-    require_not_null,
-    require_rows,
-    require_schema,
-    require_unique,
-)
+from perago import SparkWorkspace, require_not_null, require_rows
 from perago.connections import LakeFSConnection
 from perago.protocol.outcome import Completed
 from perago.servers.spark import ConnectSettings
 from perago.spark.session import close_session, open_session
+from support.bench.results import Book
+from support.bench.rounds import Contestant, hold, seconds_of
+from support.bench.table import OURS
 from support.connect import connect_server
 from support.real_world import Params, Result
 from support.spark_world import RealSparkWorld
 
-pytestmark = [
-    *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
-    pytest.mark.timeout(3600),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 # 32 bytes of noise a row do not compress, so that this is a gigabyte of Parquet.
 ROWS, FILES = 23_000_000, 8
-ROUNDS = 3
+BARE, CHECKED = "bare job", f"{OURS}, two data guardrails"
 
 
 @pytest.fixture(scope="session")
@@ -56,39 +48,26 @@ def as_task(workspace: SparkWorkspace, params: Params) -> Result:
     return Result()
 
 
-def test_a_task_on_a_gigabyte(spark_world: RealSparkWorld) -> None:
+@pytest.mark.bench("spark-task")
+def test_a_task_on_a_gigabyte(spark_world: RealSparkWorld, rounds: int, book: Book) -> None:
     world = spark_world
     session = open_session(world.remote, uuid.uuid4().hex)
     _write_events(session, f"s3a://{world.repository}/main/data/events")
-    world.ref = world.commit("main", {})
-    size = sum(
-        item.size for item in world.objects.list(world.repository, world.ref, "data/events/")
-    )
-    times: dict[str, list[float]] = {"bare": [], "task": [], "checked task": []}
-    for order in _rounds(list(times)):
-        for name in order:
-            run = _bare(world) if name == "bare" else _attempt(world, checked=name != "task")
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
     close_session(session)
-    print(f"\n{size / 1e9:.2f} GB of Parquet, {ROUNDS} rounds: median seconds, ratio to bare")
-    bare = statistics.median(times["bare"])
-    for name, found in times.items():
-        middle, each = statistics.median(found), ", ".join(f"{one:.1f}" for one in found)
-        print(f"  {name:13} {middle:6.1f} s  ratio {middle / bare:.3f}   ({each})")
-    print(f"  phases of the last attempts: {_phases(world)}")
+    world.ref = world.commit("main", {})
+    contestants: dict[str, Contestant] = {
+        OURS: lambda _: _timed(_attempt(world, checked=False)),
+        CHECKED: lambda _: _timed(_attempt(world, checked=True)),
+        BARE: lambda _: _timed(_bare(world)),
+    }
+    contest = hold(rounds, contestants)
+    alone = contest.ratio(OURS, BARE, "job")
+    checked = contest.ratio(CHECKED, BARE, "job")
+    book.record("spark-task", contest, {"alone": alone, "two data guardrails": checked})
 
 
-def _phases(world: RealSparkWorld) -> str:
-    seconds = {event.phase: event.seconds for event in world.events if event.seconds is not None}
-    return ", ".join(f"{phase} {spent:.2f}" for phase, spent in seconds.items())
-
-
-def _rounds(names: list[str]) -> Iterator[list[str]]:
-    """Each round in another order: what comes later finds warmer caches."""
-    for turn in range(ROUNDS):
-        yield names[turn % len(names) :] + names[: turn % len(names)]
+def _timed(run: Callable[[], None]) -> dict[str, float]:
+    return {"job": seconds_of(run)}
 
 
 def _write_events(session: Any, uri: str) -> None:
@@ -122,12 +101,7 @@ def _bare(world: RealSparkWorld) -> Callable[[], None]:
 def _attempt(world: RealSparkWorld, *, checked: bool) -> Callable[[], None]:
     """A whole attempt, from its claim to its report, published on a branch of its own."""
     target = _new_branch(world)
-    post = [
-        require_schema("clean", {"id": "bigint", "user": "string"}, allow_extra=True),
-        require_rows("clean", min=ROWS // 2),
-        require_not_null("clean", ["id", "user"]),
-        require_unique("clean", "id"),
-    ]
+    post = [require_rows("clean", min=ROWS // 2), require_not_null("clean", ["id", "user"])]
     job = world.spark_job(as_task, post=post if checked else [])
     world.start({"workspace": world.workspace(branch=target), "params": {}})
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
-import time
 
 import pytest
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(60)]
+from support.bench.results import Book
+from support.bench.rounds import hold, seconds_of
+from support.bench.table import OURS
+
+pytestmark = [pytest.mark.timeout(120)]
 
 
-def seconds(*command: str) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - started
+def seconds(*command: str) -> dict[str, float]:
+    return {
+        "answer": seconds_of(
+            lambda: subprocess.run(command, check=True, capture_output=True, timeout=30)
+        )
+    }
 
 
-def test_help_answers_quickly() -> None:
-    bare = statistics.median(seconds(sys.executable, "-c", "pass") for _ in range(7))
-    shown = statistics.median(seconds(sys.executable, "-m", "perago", "--help") for _ in range(7))
-    print(f"\nperago --help: {shown:.3f} s (bare interpreter {bare:.3f} s); to reach: 0.3 s")
+@pytest.mark.bench("start-up")
+def test_help_answers_quickly(rounds: int, book: Book) -> None:
+    contest = hold(
+        rounds,
+        {
+            OURS: lambda _: seconds(sys.executable, "-m", "perago", "--help"),
+            "bare interpreter": lambda _: seconds(sys.executable, "-c", "pass"),
+        },
+        warm_up=True,
+    )
+    book.record("start-up", contest, {"answer": contest.middle("answer", OURS)})

@@ -1,77 +1,93 @@
-"""How fast a projection moves, against the plain SDK on one thread, in one run."""
+"""How fast a folder moves to LakeFS and back, beside other clients, in one run."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from perago.protocol.workspace import StagingBranch
-from perago.transfer.engine import Engine
-from perago.transfer.inventory import Projection, project
-from perago.transfer.plan import build_sync_plan
-from perago.transfer.scan import scan
-from support.lake_repository import LakeRepository
+from support.bench.attempts_way import AttemptsWay
+from support.bench.movers import (
+    FolderMoved,
+    Folders,
+    Lakectl,
+    Mover,
+    Obstore,
+    OwnProcess,
+    Rclone,
+    Sdk,
+)
+from support.bench.peers import Peer
+from support.bench.results import Book
+from support.bench.rounds import Contest, Value, hold, middle
+from support.bench.table import OURS
+from support.lake_repository import LakeRepository, a_new_repository
+from support.lake_servers import BUCKET, lakefs_on_s3, lakefs_server
 
-pytestmark = [pytest.mark.bench, pytest.mark.servers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(3600)]
 
-OURS, THEIRS, SIZE, ROUNDS = 2_000, 200, 10_240, 3
-
-
-def per_second(count: int, work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return count / (time.perf_counter() - start)
-
-
-def sdk_upload(lake: LakeRepository, folder: Path) -> None:
-    for path in sorted(folder.iterdir())[:THEIRS]:
-        lake.client.objects_api.upload_object(
-            lake.repository, "main", f"theirs/{path.name}", content=path.read_bytes()
-        )
-
-
-def sdk_download(lake: LakeRepository, target: Path) -> None:
-    target.mkdir()
-    for number in range(THEIRS):
-        key = f"theirs/{number:05}"
-        content = lake.client.objects_api.get_object(lake.repository, "main", key)
-        (target / f"{number:05}").write_bytes(content)
+COUNT, SIZE = 2_000, 10_240
+GIGABYTE, HALF = 1 << 30, 512 << 20
+LAKECTL = "lakectl -p 32"
 
 
-def upload(lake: LakeRepository, folder: Path) -> None:
-    plan = build_sync_plan(
-        projection=Projection({}, {}), tree=scan(folder), prefix="ours", is_changed=lambda _: True
-    )
-    Engine(lake.objects).stage(plan, StagingBranch(lake.repository, "main"), folder)
+def moved(
+    lake: LakeRepository, movers: Mapping[str, Mover], rounds: int, count: int, size: int
+) -> Contest:
+    """Each round has a folder of its own, which each of them takes up and down."""
+    folders, base = Folders(lake.root / "folders", count, size), lake.commit()
+    contestants = {name: FolderMoved(mover, lake, base, folders) for name, mover in movers.items()}
+    return hold(rounds, contestants)
 
 
-def download(lake: LakeRepository, target: Path) -> None:
-    target.mkdir()
-    projection = project(lake.objects.list(lake.repository, "main", "ours/"), "ours")
-    fetched = Engine(lake.objects).download(lake.repository, "main", projection, target)
-    assert len(fetched) == OURS
+def both_ways(contest: Contest) -> dict[str, Value | None]:
+    return {way: contest.ratio(LAKECTL, OURS, way) for way in ("up", "down")}
 
 
-def test_small_objects_against_the_plain_sdk(lake: LakeRepository, tmp_path: Path) -> None:
-    """Rounds are interleaved, so that a busy moment hits both; the best of each counts."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    for number in range(OURS):
-        (folder / f"{number:05}").write_bytes(os.urandom(SIZE))
-    rates: dict[str, list[float]] = {"our up": [], "our down": [], "SDK up": [], "SDK down": []}
-    for number in range(ROUNDS):
-        rates["our up"].append(per_second(OURS, partial(upload, lake, folder)))
-        rates["SDK up"].append(per_second(THEIRS, partial(sdk_upload, lake, folder)))
-        ours, theirs = tmp_path / f"ours-{number}", tmp_path / f"theirs-{number}"
-        rates["our down"].append(per_second(OURS, partial(download, lake, ours)))
-        rates["SDK down"].append(per_second(THEIRS, partial(sdk_download, lake, theirs)))
-    best = {name: max(values) for name, values in rates.items()}
-    print("\nobjects of 10 KB per second, best of", ROUNDS)
-    for way in ("up", "down"):
-        ours_best, sdk_best = best[f"our {way}"], best[f"SDK {way}"]
-        print(f"  {way:5} {ours_best:7.0f}  SDK {sdk_best:7.0f}  ratio {ours_best / sdk_best:.1f}")
+@pytest.mark.bench("download-2000", "upload-2000")
+def test_small_objects(
+    lake: LakeRepository, lakectl: Peer, rclone: Peer, rounds: int, book: Book
+) -> None:
+    movers: dict[str, Mover] = {
+        OURS: AttemptsWay(lake.root / "caches"),
+        f"{OURS}, cache off": AttemptsWay(None),
+        LAKECTL: Lakectl(lakectl),
+        "rclone, 32 transfers": Rclone(rclone),
+        "obstore, 32 threads": Obstore(),
+        "LakeFS SDK, 1 thread": Sdk(),
+    }
+    contest = moved(lake, movers, rounds, COUNT, SIZE)
+    for way, row in {"down": "download-2000", "up": "upload-2000"}.items():
+        only = Contest({way: contest.samples[way]}, contest.absent)
+        book.record(row, only, {way: contest.ratio(LAKECTL, OURS, way)})
+
+
+@pytest.mark.bench("large-object")
+def test_one_large_object(lakectl: Peer, rounds: int, book: Book, tmp_path: Path) -> None:
+    """On a LakeFS of its own, which takes its gigabytes along when it ends."""
+    ours = OwnProcess(tmp_path / "caches")
+    with lakefs_server(tmp_path / "server") as server:
+        lake = a_new_repository(server.endpoint.connection, tmp_path)
+        contest = moved(lake, {OURS: ours, LAKECTL: Lakectl(lakectl)}, rounds, 1, GIGABYTE)
+    # Two processes a round, of which the larger one counts.
+    peaks = [max(pair) for pair in zip(ours.megabytes[::2], ours.megabytes[1::2], strict=True)]
+    contest.samples["MB"] = {OURS: peaks}
+    book.record("large-object", contest, {**both_ways(contest), "memory": middle(peaks)})
+
+
+@pytest.mark.bench("s3-small", "s3-large")
+@pytest.mark.usefixtures("s3_program")
+def test_on_an_s3_store(lakectl: Peer, rounds: int, book: Book, tmp_path: Path) -> None:
+    """Where bytes can go straight to the store, past LakeFS."""
+    with lakefs_on_s3(tmp_path / "server") as server:
+        for row, (count, size) in {"s3-small": (COUNT, SIZE), "s3-large": (1, HALF)}.items():
+            root = tmp_path / row
+            root.mkdir()
+            lake = a_new_repository(server.endpoint.connection, root, f"s3://{BUCKET}/")
+            movers: dict[str, Mover] = {
+                OURS: AttemptsWay(root / "caches"),
+                LAKECTL: Lakectl(lakectl),
+            }
+            contest = moved(lake, movers, rounds, count, size)
+            book.record(row, contest, both_ways(contest))

@@ -24,9 +24,6 @@ from model.properties import CLAIMED, Watched
 from model.rules import Rules, Scenario
 from model.state import Event
 
-# The model holds nothing of the package; counting lines doubles its time.
-pytestmark = pytest.mark.no_cover
-
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 THREE_CORE = [*scenarios(3), Scenario(("changes", "no-op", "changes"), second_task_from=2)]
 THREE_MORE = [

@@ -9,9 +9,6 @@ import pytest
 from support.simulation.mutants import MUTATIONS, Mutation, mutated
 from support.simulation.world import simulate
 
-# Counting lines triples the time.
-pytestmark = pytest.mark.no_cover
-
 _MOST_SCHEDULES = 600
 
 

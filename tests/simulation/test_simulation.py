@@ -10,9 +10,6 @@ import pytest
 from support.simulation.choices import Choices, shrink
 from support.simulation.world import Simulation, simulate
 
-# The lines of the protocol are counted elsewhere; counting them here triples the time.
-pytestmark = pytest.mark.no_cover
-
 SCHEDULES = int(os.environ.get("PERAGO_SIMULATION_SCHEDULES", "3000"))
 _PARTS = 6
 

@@ -19,6 +19,7 @@ from perago.conductor.workflows import ConductorWorkflows
 from perago.connections import ConductorConnection, LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
+from perago.lakefs.inspection import LakeFSInspection
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.repositories import LakeFSRepositories
 from perago.protocol.identity import Attempt, Claim
@@ -43,15 +44,32 @@ class Call:
     good: tuple[tuple[str, bytes], ...] = ()
 
 
-# Long enough to connect on a busy machine: what could not be sent is no lost reply.
+class Patience:
+    """For how long an adapter waits for an answer.
+
+    Long where the answer comes at once: on a busy machine a request that cannot be sent in time
+    is rightly no lost reply. Short where no answer ever ends.
+    """
+
+    seconds = 10.0
+    of_endless = 1.0
+
+
 def lakefs(url: str) -> LakeFSConnection:
     return LakeFSConnection(
-        url, "key", SecretStr(SECRET), connect_timeout=0.5, read_timeout=0.5, retry_seconds=0.1
+        url,
+        "key",
+        SecretStr(SECRET),
+        connect_timeout=Patience.seconds,
+        read_timeout=Patience.seconds,
+        retry_seconds=0.1,
     )
 
 
 def conductor(url: str, **credentials: Any) -> ConductorConnection:
-    return ConductorConnection(url, connect_timeout=0.5, read_timeout=0.5, **credentials)
+    return ConductorConnection(
+        url, connect_timeout=Patience.seconds, read_timeout=Patience.seconds, **credentials
+    )
 
 
 def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], object]:
@@ -86,13 +104,19 @@ CONTROL: dict[str, Call] = {
     "commit": Call(lambda lake: lake.commit(_STAGING, "message", {}), changes=True),
     "merge": Call(
         lambda lake: lake.merge(
-            StagedWorkspace("repo", "staging", ID), "main", message="m", metadata={}, timeout=0.4
+            StagedWorkspace("repo", "staging", ID),
+            "main",
+            message="m",
+            metadata={},
+            timeout=Patience.seconds,
         ),
         changes=True,
     ),
     "revert": Call(lambda lake: lake.revert(_STAGING, ID), changes=True),
     "cherry_pick": Call(lambda lake: lake.cherry_pick(_STAGING, ID), changes=True),
-    "relocate": Call(lambda lake: lake.relocate(_STAGING, "main", timeout=0.4), changes=True),
+    "relocate": Call(
+        lambda lake: lake.relocate(_STAGING, "main", timeout=Patience.seconds), changes=True
+    ),
     "list_branches": Call(lambda lake: lake.list_branches("repo", "staging")),
     "list_tags": Call(lambda lake: lake.list_tags("repo", "perago")),
     "is_same": Call(lambda lake: lake.is_same("repo", ID, "b" * 64)),
@@ -159,12 +183,20 @@ INSPECTION: dict[str, Call] = {
     "task": Call(lambda conductor: conductor.task("task")),
     "running": Call(lambda conductor: conductor.running()),
     "log": Call(lambda conductor: conductor.log("task")),
+    "workflow": Call(lambda conductor: conductor.workflow("workflow")),
+    "find_workflows": Call(lambda conductor: conductor.find_workflows(10, running=True)),
+    "queues": Call(lambda conductor: conductor.queues()),
 }
 
 TASKDEFS: dict[str, Call] = {
     "get": Call(lambda taskdefs: taskdefs.get("name")),
     "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
     "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
+}
+
+LISTING: dict[str, Call] = {
+    "repositories": Call(lambda listing: listing.repositories(10)),
+    "branches": Call(lambda listing: listing.branches("repo", 10)),
 }
 
 REPOSITORIES: dict[str, Call] = {
@@ -196,9 +228,10 @@ ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
     ConductorInspection: (
-        lambda url: closing(ConductorInspection(conductor(url))),
+        lambda url: closing(ConductorInspection(conductor(url), tries=2)),
         INSPECTION,
     ),
+    LakeFSInspection: (lambda url: closing(LakeFSInspection(lakefs(url), tries=2)), LISTING),
     ConductorTaskDefs: (lambda url: closing(ConductorTaskDefs(conductor(url))), TASKDEFS),
     LakeFSRepositories: (
         lambda url: closing(LakeFSRepositories(lakefs(url), tries=2)),

@@ -95,6 +95,10 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
+# The kinds whose answer never ends.
+ENDLESS = [kind for kind, parts in GARBAGE.items() if parts.__qualname__.startswith("_endless")]
+
+
 class GarbageServer:
     """Answers requests with one kind of garbage; ``good`` names the exceptions."""
 

@@ -115,12 +115,15 @@ class LakeRepository:
         return plan.collect(), staging.branch
 
 
-def a_new_repository(connection: LakeFSConnection, root: Path) -> LakeRepository:
+def a_new_repository(
+    connection: LakeFSConnection, root: Path, store: str = "local://"
+) -> LakeRepository:
+    """An empty repository below ``store``, which is ``s3://BUCKET/`` for a LakeFS on S3."""
     client = connect(connection)
     name = f"transfer-{uuid.uuid4().hex[:12]}"
     client.repositories_api.create_repository(
         lakefs_sdk.RepositoryCreation(
-            name=name, storage_namespace=f"local://{name}", default_branch="main"
+            name=name, storage_namespace=f"{store}{name}", default_branch="main"
         )
     )
     return LakeRepository(connection, client, name, root)

@@ -58,6 +58,8 @@ class WorkerSite:
     # The modules that workers are started with, and the folder they lie in.
     targets: tuple[str, ...] = ("bodies",)
     home: Path = TASK_MODULES
+    # More options of `perago start`.
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.root = self.folder / "workspaces"
@@ -168,7 +170,7 @@ class Worker:
     def __init__(self, site: WorkerSite, slots: int, environment: dict[str, str]) -> None:
         number = len(site.workers)
         self._log = site.folder / f"worker-{number}.log"
-        options = ["-j", str(slots), "--domain", site.domain, "--register"]
+        options = ["-j", str(slots), "--domain", site.domain, "--register", *site.options]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perago", "start", *site.targets, *options],

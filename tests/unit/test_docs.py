@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections.abc import Callable, Iterator
@@ -70,11 +71,37 @@ def test_a_link_to_a_missing_file_or_anchor_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_a_picture_is_copied_and_a_missing_one_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("# A\n\n![one](plots/one.svg) ![two](plots/two.svg)\n", encoding="utf-8")
+    (page.parent / "plots").mkdir()
+    (page.parent / "plots" / "one.svg").write_text("<svg/>", encoding="utf-8")
+    assert BUILD["find_broken_links"]([page], tmp_path) == [
+        "docs/page.md: missing picture plots/two.svg"
+    ]
+    site = tmp_path / "site"
+    BUILD["build"](site, tmp_path)
+    assert (site / "docs" / "plots" / "one.svg").read_text(encoding="utf-8") == "<svg/>"
+
+
 def test_every_relative_link_and_anchor_of_every_page_exists() -> None:
     pages = list(own_files("*.md"))
     assert ROOT / "README.md" in pages
     assert PROTOCOL in pages
     assert BUILD["find_broken_links"](pages, ROOT) == []
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    named = [ROOT / name for names in BUILD["SECTIONS"].values() for name in names]
+    # The records of decisions have an index of their own.
+    pages = {
+        page
+        for page in BUILD["find_pages"]()
+        if page.parent.name != "decisions" or page.name == "README.md"
+    }
+    assert len(named) == len(set(named))
+    assert set(named) == pages, "docs/navigation.toml"
 
 
 class _Html(HTMLParser):
@@ -92,11 +119,15 @@ class _Html(HTMLParser):
             self.ids.add(name)
 
 
-def test_every_link_of_the_built_site_leads_somewhere_in_it(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build: Callable[[Path], int] = BUILD["build"]
-    site = tmp_path / "site"
-    count = build(site)
-    assert count == len(list(BUILD["find_pages"]()))
+    built = tmp_path_factory.mktemp("docs") / "site"
+    assert build(built) == len(list(BUILD["find_pages"]()))
+    return built
+
+
+def test_every_link_of_the_built_site_leads_somewhere_in_it(site: Path) -> None:
     pages = {file: _Html(file.read_text(encoding="utf-8")) for file in site.rglob("*.html")}
     broken = []
     for file, page in pages.items():
@@ -109,6 +140,41 @@ def test_every_link_of_the_built_site_leads_somewhere_in_it(tmp_path: Path) -> N
                 broken.append(f"{file.relative_to(site)}: {link}")
     assert broken == []
     assert sum(len(page.links) for page in pages.values()) > 2 * len(pages)
+
+
+def index_entries(site: Path) -> list[dict[str, str]]:
+    script = (site / "search-index.js").read_text(encoding="utf-8")
+    entries: list[dict[str, str]] = json.loads(
+        script.removeprefix("window.peragoIndex = ").rstrip().removesuffix(";")
+    )
+    return entries
+
+
+def test_the_search_knows_every_heading_of_the_built_site_and_its_text(site: Path) -> None:
+    entries = index_entries(site)
+    for entry in entries:
+        file, _, anchor = entry["address"].partition("#")
+        assert f' id="{anchor}"' in (site / file).read_text(encoding="utf-8")
+    headings = [
+        text for page in BUILD["find_pages"]() for _, text in BUILD["Page"].read(page).headings()
+    ]
+    assert len(entries) == len(headings)
+    (found,) = [it for it in entries if it["heading"] == "PRG-102 ConfigurationError"]
+    assert found["page"] == "Errors"
+    assert "perago config show" in found["text"]
+
+
+def test_the_site_needs_nothing_from_elsewhere_and_colours_code(site: Path) -> None:
+    page = (site / "docs" / "how-to" / "deploy.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="(.*?)"', page)
+    assert loaded == ["../../style.css", "../../search.js"]
+    assert all((site / "docs" / "how-to" / name).exists() for name in loaded)
+    script = (site / "search.js").read_text(encoding="utf-8")
+    assert "http" not in script + (site / "style.css").read_text(encoding="utf-8")
+    task = (site / "docs" / "writing-tasks.html").read_text(encoding="utf-8")
+    assert '<span class="k">class</span>' in task
+    module = (site / "examples" / "daily_revenue.py.html").read_text(encoding="utf-8")
+    assert '<span class="k">def</span>' in module
 
 
 def protocol_sections() -> set[str]:
@@ -156,11 +222,3 @@ def test_every_section_cited_anywhere_exists_in_the_protocol() -> None:
                 wrong.append(f"{file.relative_to(ROOT)}: section {number}")
     assert wrong == []
     assert cited > 10
-
-
-def test_the_marker_of_what_is_not_built_is_explained_before_it_is_used() -> None:
-    marker = "**not built yet**"
-    text = PROTOCOL.read_text(encoding="utf-8")
-    if marker in text:
-        introduction = text.partition("\n## 0.")[0]
-        assert marker in introduction, "explain the marker before section 0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.dashboard import UiPort
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perago.dev import Endpoints, ServerStatus, Stack
 
 dev_app = typer.Typer(
@@ -46,6 +50,8 @@ def up(
         bool, typer.Option("--ephemeral", help="Remove the data at the end.")
     ] = False,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Start no Spark server.")] = False,
+    no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve no dashboard.")] = False,
+    ui_port: UiPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the stack and show where its servers are; Ctrl-C stops it."""
@@ -54,7 +60,8 @@ def up(
 
     directory = _directory(data_dir)
     if (running := already_up(directory, spark=not no_spark)) is not None:
-        output.note(f"the stack in {directory} runs already; `perago dev down` stops it")
+        stop = output.dev_commands("`perago dev down` stops it")
+        output.note(f"the stack in {directory} runs already; {stop}")
         _show(running, as_json=as_json)
         return
     _interrupt_on_termination()
@@ -66,7 +73,7 @@ def up(
     if detach:
         _show(stack.detach(), as_json=as_json)
     else:
-        _run_in_foreground(stack, as_json=as_json)
+        _run_in_foreground(stack, as_json=as_json, ui=not no_ui, ui_port=ui_port)
 
 
 @dev_app.command()
@@ -132,6 +139,8 @@ def down(data_dir: DataDir = None) -> None:
 def _directory(data_dir: Path | None) -> Path:
     from perago.dev import default_data_dir
 
+    if data_dir is not None:
+        output.use_data_dir(data_dir)
     return (data_dir or default_data_dir()).expanduser().absolute()
 
 
@@ -150,11 +159,16 @@ def _interrupt_on_termination() -> None:
         signal.signal(number, interrupt)
 
 
-def _run_in_foreground(stack: Stack, *, as_json: bool) -> None:
+def _run_in_foreground(stack: Stack, *, as_json: bool, ui: bool, ui_port: int | None) -> None:
+    from contextlib import ExitStack
+
     try:
-        _show(stack.endpoints, as_json=as_json)
-        output.note("the stack is up; Ctrl-C stops it")
-        stack.watch()
+        with ExitStack() as served:
+            _show(stack.endpoints, as_json=as_json)
+            if ui and not as_json:
+                served.enter_context(_serve_dashboard(stack.endpoints, ui_port))
+            output.note("the stack is up; Ctrl-C stops it")
+            stack.watch()
     except KeyboardInterrupt:
         output.note("stopping …")
     finally:
@@ -162,6 +176,37 @@ def _run_in_foreground(stack: Stack, *, as_json: bool) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         stack.stop()
+
+
+@contextmanager
+def _serve_dashboard(endpoints: Endpoints, port: int | None) -> Iterator[None]:
+    """Serve a dashboard of the stack's servers, and of the worker at the metrics address."""
+    from contextlib import ExitStack, closing
+
+    from pydantic import SecretStr
+
+    from perago.cli.dashboard import serve_dashboard
+    from perago.dashboard.sources import RemoteWorker
+    from perago.errors import ConfigurationError
+    from perago.settings import Settings, load_settings
+
+    try:
+        given = load_settings().metrics_address
+    except ConfigurationError:
+        # The stack needs no settings, and they may be what is being written.
+        given = Settings().metrics_address
+    settings = Settings(
+        lakefs_endpoint=endpoints.lakefs.endpoint,
+        lakefs_access_key_id=endpoints.lakefs.access_key_id,
+        lakefs_secret_access_key=SecretStr(endpoints.lakefs.secret_access_key),
+        conductor_server_url=endpoints.conductor.server_url,
+    )
+    with ExitStack() as opened:
+        workers = []
+        if given is not None and given.port:
+            workers.append(opened.enter_context(closing(RemoteWorker(given))))
+        opened.enter_context(serve_dashboard(settings, workers, port=port))
+        yield
 
 
 def _show(endpoints: Endpoints, *, as_json: bool) -> None:
@@ -173,7 +218,7 @@ def _show(endpoints: Endpoints, *, as_json: bool) -> None:
     if endpoints.spark is not None:
         # Without its token: what is shown on a terminal ends up in scrollback and screenshots.
         output.say(f"spark      {endpoints.spark.remote.partition(';')[0]}")
-    output.say("credentials: `perago dev env`")
+    output.say(output.dev_commands("credentials: `perago dev env`"))
 
 
 def _show_status(servers: list[ServerStatus]) -> None:

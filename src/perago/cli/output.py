@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 import traceback
 import uuid
@@ -28,6 +30,15 @@ _ABOUT_THE_SET_UP = (
     ConfigurationError,
     SetupError,
 )
+# The settings that say where a server is, and who asks it.
+_ABOUT_SERVERS = {
+    "lakefs_endpoint": ("LakeFS", "address"),
+    "lakefs_access_key_id": ("LakeFS", "key"),
+    "conductor_server_url": ("Conductor", "address"),
+    "conductor_auth_key": ("Conductor", "key"),
+}
+# The data directory that `perago dev` was given.
+_data_dir: Path | None = None
 
 
 def json_text(value: Any) -> str:
@@ -67,9 +78,41 @@ def warn(line: str) -> None:
 def explain(error: PeragoError) -> None:
     """Print an error with its code and what to do about it."""
     note(f"{error.code} {type(error).__name__}: {error}")
-    note(f"Try: {error.hint}")
+    note(f"Try: {dev_commands(error.hint)}")
+    if isinstance(error, BackendUnavailableError | BackendDeniedError):
+        _show_settings(str(error), with_user=isinstance(error, BackendDeniedError))
     if isinstance(error, _ABOUT_THE_SET_UP):
         point_to_doctor()
+
+
+def _show_settings(message: str, *, with_user: bool) -> None:
+    """Say where the server is that an error tells of, as which user, and which setting says so."""
+    from perago.settings import read_settings
+
+    try:
+        values = read_settings().values()
+    except PeragoError:
+        return
+    for item in values:
+        server, what = _ABOUT_SERVERS.get(item.field, ("", ""))
+        # Some messages have the setting already.
+        told = item.variable in message or (what == "key" and not with_user)
+        if server and server in message and item.shown and not told:
+            note(f"{server}'s {what} is {item.shown} ({item.variable}, {item.origin}).")
+
+
+def use_data_dir(data_dir: Path) -> None:
+    """Let the commands that are advised from now on name the data directory that was given."""
+    global _data_dir
+    _data_dir = data_dir
+
+
+def dev_commands(text: str) -> str:
+    """Complete the `perago dev` commands of a text."""
+    if _data_dir is None:
+        return text
+    option = f"--data-dir {shlex.quote(str(_data_dir))}"
+    return re.sub(r"`perago dev (\w+)", lambda found: f"{found[0]} {option}", text)
 
 
 def point_to_doctor() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import read_json_object
 
 if TYPE_CHECKING:
     from perago.protocol.events import EventSink, PhaseEvent
@@ -49,14 +49,14 @@ def run(
     --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
     branch is still there at the end.
     """
-    from perago.errors import BackendError
+    from perago.errors import BackendError, InputError
     from perago.masking import hide_secret_variables
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
     from perago.settings import load_settings
     from perago.tasks.discover import load_tasks
 
-    given = _read_params(params)
+    given = read_json_object("--params", params)
     interrupts = Interrupts(output.note)
     with _stdout_is_for_the_result():
         try:
@@ -78,7 +78,9 @@ def run(
         output.note(outcome.trace)
     output.note(f"{outcome.code or 'the task failed:'} {outcome.reason}")
     if outcome.hint:
-        output.note(f"Try: {outcome.hint}")
+        # What an attempt takes from a workflow, a run takes from its options.
+        is_input = outcome.code == InputError.code
+        output.note(f"Try: {'Correct --params.' if is_input else outcome.hint}")
     if outcome.exit_code == BackendError.exit_code:
         output.point_to_doctor()
     raise typer.Exit(outcome.exit_code)
@@ -105,21 +107,6 @@ def _prepare(
     if definition.workspace is not None and definition.workspace.read_only:
         output.note("the task is read-only, but a local run does not protect the folder")
     return lambda events: run_in_folder(definition, params, folder, settings, events)
-
-
-def _read_params(text: str) -> dict[str, Any]:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"--params: cannot read {text[1:]!r}: {error}") from None
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--params is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"--params must be a JSON object, not {type(value).__name__}")
-    return value
 
 
 def _choose(definitions: list[TaskDefinition], target: str) -> TaskDefinition:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perago.cli.dashboard import UiPort
 from perago.cli.extract import Targets
+
+if TYPE_CHECKING:
+    from perago.worker.service import OpenDashboard
 
 
 def start(
@@ -35,6 +39,8 @@ def start(
     spark_ui: Annotated[
         bool, typer.Option("--spark-ui", help="Serve the UI of managed Spark, on loopback.")
     ] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="Serve the dashboard on loopback.")] = False,
+    ui_port: UiPort = None,
 ) -> None:
     """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
@@ -50,5 +56,12 @@ def start(
             domain=domain,
             register=register,
             spark_options=SparkOptions(master, tuple(conf or ()), packages, spark_ui),
+            open_dashboard=_dashboard(ui_port) if ui or ui_port is not None else None,
         )
     )
+
+
+def _dashboard(port: int | None) -> OpenDashboard:
+    from perago.cli.dashboard import serve_dashboard
+
+    return lambda settings, state: serve_dashboard(settings, [state], port=port)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import read_json_object
 
 if TYPE_CHECKING:
     from perago.conductor.workflows import ConductorWorkflows, WorkflowRun
@@ -118,7 +119,11 @@ def run(
 
     if branch is not None and repository is None:
         raise typer.BadParameter("--branch needs --repository")
-    workflow, given, settings = read_workflow(file), _read_input(inputs), load_settings()
+    workflow, given, settings = (
+        read_workflow(file),
+        read_json_object("--input", inputs),
+        load_settings(),
+    )
     conductor = conductor_connection(settings)
     with ExitStack() as held:
         workflows = held.enter_context(_workflows(settings))
@@ -196,21 +201,6 @@ def _register(workflows: ConductorWorkflows, workflow: WorkflowFile) -> None:
     output.note(f"workflow {workflow.name!r} version {workflow.version}: {action}")
 
 
-def _read_input(text: str) -> dict[str, Any]:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"--input: cannot read {text[1:]!r}: {error}") from None
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--input is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"--input must be a JSON object, not {type(value).__name__}")
-    return value
-
-
 def _follow(
     settings: Settings,
     workflows: ConductorWorkflows,
@@ -246,6 +236,7 @@ def _follow(
 
 def _show(done: WorkflowRun) -> None:
     from perago.operations.workflow_follow import error_of, failed_step, last_workspace
+    from perago.protocol.outcome import bare_reason, told_hint
 
     seconds = f" in {(done.ended_ms - done.started_ms) / 1000:.1f} s" if done.ended_ms else ""
     left = last_workspace(done)
@@ -257,10 +248,10 @@ def _show(done: WorkflowRun) -> None:
     if done.status == "COMPLETED" or not done.is_over:
         return
     failed, kind = failed_step(done), error_of(done)
-    reason = failed.reason if failed is not None else None
-    output.note(reason or done.reason or "Conductor gives no reason")
+    told = (failed.reason if failed is not None else None) or done.reason or ""
+    output.note(bare_reason(told) or "Conductor gives no reason")
     if kind is not None:
-        output.note(f"{kind.code}, try: {kind.hint}")
+        output.note(f"{kind.code}, try: {told_hint(told) or kind.hint}")
     output.note("To run it again from the branch's HEAD, give the same command.")
 
 

@@ -13,10 +13,10 @@ from pydantic.alias_generators import to_camel
 
 from perago.conductor.errors import from_answer, translated
 from perago.connections import ConductorConnection
-from perago.errors import BackendRefusedError, NotFoundError
+from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
 from perago.http_client import Answer, HttpClient
-from perago.http_errors import parse_deep_json
-from perago.retry import retrying_unsent
+from perago.http_errors import parse_deep_json, parse_json
+from perago.retry import retrying_times, retrying_unsent
 
 Parsed = TypeVar("Parsed")
 _JSON = "application/json"
@@ -65,6 +65,9 @@ class WorkflowMessage(Message):
     end_time: _Count | None = None
 
 
+Instance = TypeVar("Instance", bound=WorkflowMessage)
+
+
 class _ConfigMessage(Message):
     """What Conductor tells of itself; of its settings, which may be secret, nothing is kept."""
 
@@ -89,6 +92,11 @@ _TOKEN = TypeAdapter(_TokenMessage)
 def parsed(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
     """Return a reader of bodies that hold ``kind`` as JSON; they may hold an input of any depth."""
     return lambda body: kind.validate_python(parse_deep_json(body))
+
+
+def shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
+    """Return a reader of bodies that hold no input or output, which alone may be deep."""
+    return lambda body: kind.validate_python(parse_json(body))
 
 
 def nothing(body: bytes) -> None:
@@ -236,6 +244,20 @@ class ConductorApi:
     def _secrets(self) -> list[str]:
         secret = self._connection.auth_secret
         return [text for text in (self._token, secret and secret.get_secret_value()) if text]
+
+
+def read_workflow(
+    api: ConductorApi, workflow_id: str, kind: TypeAdapter[Instance], tries: int
+) -> Instance:
+    """Read a workflow instance with its tasks; raises ``NotFoundError`` where there is none."""
+    what, path = f"read workflow {workflow_id}", f"/workflow/{segment(workflow_id)}"
+    query = {"includeTasks": "true"}
+    found: Instance | None = retrying_times(tries)(api.get, what, path, parsed(kind), query)
+    if found is None:
+        raise NotFoundError(f"Conductor has no workflow {workflow_id}")
+    if found.workflow_id != workflow_id:
+        raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
+    return found
 
 
 def segment(text: str) -> str:

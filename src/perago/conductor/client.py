@@ -22,7 +22,7 @@ from perago.conductor.api import (
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
-from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.outcome import Completed, Outcome, told_reason
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.retry import TRIES, UNSENT_SECONDS, retry_change, retrying_times
 
@@ -138,7 +138,7 @@ class ConductorAttempts:
             result = {**_result(claim, "COMPLETED"), "outputData": outcome.output}
         else:
             result = _result(claim, outcome.disposition.value)
-            result["reasonForIncompletion"] = outcome.reason
+            result["reasonForIncompletion"] = told_reason(outcome)
         result["logs"] = [{"log": line, "taskId": task_id} for line in logs[:_MAX_LOG_ENTRIES]]
         self._update(claim, result, f"complete task {task_id}")
 

@@ -1,28 +1,43 @@
-"""Read tasks as people look at them: with their times, their output and their log."""
+"""Read tasks and workflows as people look at them: with times, outputs, definitions and logs."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from perago.conductor.api import ConductorApi, Message, TaskMessage, parsed, segment
+from perago.conductor.api import (
+    ConductorApi,
+    Message,
+    TaskMessage,
+    WorkflowMessage,
+    parsed,
+    read_workflow,
+    segment,
+    shallow,
+)
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError, NotFoundError
 from perago.protocol.identity import LogicalTask
-from perago.retry import retrying_times
+from perago.retry import TRIES, retrying_times
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # Milliseconds, bounded by the years that a datetime can hold.
 _Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
 
 
+class _TypeMessage(Message):
+    type: str | None = None
+
+
 class _TaskMessage(TaskMessage):
     start_time: _Moment = 0
+    update_time: _Moment = 0
     end_time: _Moment = 0
+    workflow_task: _TypeMessage | None = None
     output_data: dict[str, Any] | None = None
 
 
@@ -39,9 +54,40 @@ class _LogMessage(Message):
     created_time: _Moment = 0
 
 
+class _WorkflowMessage(WorkflowMessage):
+    workflow_name: str | None = None
+    start_time: _Moment | None = None
+    create_time: _Moment | None = None
+    end_time: _Moment | None = None
+    reason_for_incompletion: str | None = None
+    workflow_definition: dict[str, Any] | None = None
+    tasks: list[_TaskMessage] | None = None
+
+
+class _WorkflowSummaryMessage(Message):
+    workflow_id: Annotated[str, Field(min_length=1)]
+    status: str
+    update_time: str | None = None
+    end_time: str | None = None
+
+
+class _WorkflowsFoundMessage(Message):
+    results: list[_WorkflowSummaryMessage]
+
+
+class _PollMessage(Message):
+    queue_name: str
+    domain: str | None = None
+    last_poll_time: _Moment = 0
+
+
 _TASK = TypeAdapter(_TaskMessage)
 _LOG = TypeAdapter(list[_LogMessage])
 _FOUND = TypeAdapter(_FoundMessage)
+_WORKFLOW = TypeAdapter(_WorkflowMessage)
+_WORKFLOWS_FOUND = TypeAdapter(_WorkflowsFoundMessage)
+_POLLS = TypeAdapter(list[_PollMessage])
+_SIZES = TypeAdapter(dict[str, int])
 # Each of them is read by itself.
 MOST_RUNNING = 200
 
@@ -64,6 +110,53 @@ class TaskView:
     ended: datetime | None
     input: dict[str, Any]
     output: dict[str, Any]
+    # When a lease was last renewed, or anything else was written.
+    updated: datetime | None = None
+    response_timeout_seconds: float = 0.0
+    # SIMPLE for the tasks of workers; else one of Conductor's own.
+    kind: str = "SIMPLE"
+
+    @property
+    def lease_ends(self) -> datetime | None:
+        """When Conductor gives the attempt away, unless its lease is renewed before."""
+        if self.status != "IN_PROGRESS" or self.updated is None:
+            return None
+        if not self.response_timeout_seconds:
+            return None
+        return self.updated + timedelta(seconds=self.response_timeout_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowView:
+    """A workflow instance with the attempts of its steps, in the order of their scheduling."""
+
+    workflow_id: str
+    name: str
+    status: str
+    started: datetime | None
+    ended: datetime | None
+    reason: str | None
+    tasks: tuple[TaskView, ...] = ()
+    # As Conductor has it: {"tasks": […], …}.
+    definition: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSummary:
+    """A workflow instance as a search finds it; ``version`` changes with its state."""
+
+    workflow_id: str
+    status: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue of tasks: how many wait, and when a worker last asked for one."""
+
+    name: str
+    waiting: int
+    last_poll: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +170,9 @@ class LogEntry:
 class ConductorInspection:
     """Reads tasks and their logs; changes nothing."""
 
-    def __init__(self, connection: ConductorConnection) -> None:
+    def __init__(self, connection: ConductorConnection, *, tries: int = TRIES) -> None:
         self._api = ConductorApi(connection)
+        self._tries = tries
 
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
@@ -87,7 +181,7 @@ class ConductorInspection:
     def task(self, task_id: str) -> TaskView:
         """Read a task; raises ``NotFoundError`` where Conductor has none of that id."""
         what, path = f"read task {task_id}", f"/tasks/{segment(task_id)}"
-        task = retrying_times()(self._api.get, what, path, parsed(_TASK))
+        task = retrying_times(self._tries)(self._api.get, what, path, parsed(_TASK))
         if task is None:
             raise NotFoundError(f"Conductor has no task {task_id}")
         if task.task_id != task_id:
@@ -101,7 +195,9 @@ class ConductorInspection:
         """
         query = {"start": 0, "size": MOST_RUNNING, "query": "status IN (IN_PROGRESS)"}
         what = "search for running tasks"
-        found = retrying_times()(self._api.get, what, "/tasks/search", parsed(_FOUND), query)
+        found = retrying_times(self._tries)(
+            self._api.get, what, "/tasks/search", parsed(_FOUND), query
+        )
         if found is None:
             raise BackendUnavailableError(f"Conductor did not {what}: the answer is empty")
         views: list[TaskView] = []
@@ -114,10 +210,58 @@ class ConductorInspection:
     def log(self, task_id: str) -> list[LogEntry]:
         """Read a task's log, oldest entry first."""
         what, path = f"read the log of task {task_id}", f"/tasks/{segment(task_id)}/log"
-        entries = retrying_times()(self._api.get, what, path, parsed(_LOG)) or []
+        entries = retrying_times(self._tries)(self._api.get, what, path, parsed(_LOG)) or []
         # A stable sort: entries of one update have one time, and come in their order.
         ordered = sorted(entries, key=lambda entry: entry.created_time)
         return [LogEntry(entry.log, _moment(entry.created_time)) for entry in ordered]
+
+    def workflow(self, workflow_id: str) -> WorkflowView:
+        """Read a workflow with its attempts; raises ``NotFoundError`` where there is none."""
+        found = read_workflow(self._api, workflow_id, _WORKFLOW, self._tries)
+        return WorkflowView(
+            workflow_id=found.workflow_id,
+            name=found.workflow_name or "",
+            status=found.status,
+            started=_moment(found.start_time or found.create_time or 0),
+            ended=_moment(found.end_time or 0),
+            reason=found.reason_for_incompletion or None,
+            tasks=tuple(_view(task) for task in found.tasks or []),
+            definition=found.workflow_definition or {},
+        )
+
+    def find_workflows(self, amount: int, *, running: bool = False) -> list[WorkflowSummary]:
+        """Find the workflows that were started last, or those among them that still run."""
+        query: dict[str, Any] = {"start": 0, "size": amount, "sort": "startTime:DESC"}
+        if running:
+            query["query"] = "status IN (RUNNING)"
+        found = retrying_times(self._tries)(
+            self._api.get, "search workflows", "/workflow/search", shallow(_WORKFLOWS_FOUND), query
+        )
+        results = found.results[:amount] if found is not None else []
+        return [
+            WorkflowSummary(it.workflow_id, it.status, f"{it.update_time} {it.end_time}")
+            for it in results
+        ]
+
+    def queues(self) -> list[QueueView]:
+        """List the queues that hold tasks or that workers poll, by name."""
+        polls = retrying_times(self._tries)(
+            self._api.get, "read who polls", "/tasks/queue/polldata/all", shallow(_POLLS)
+        )
+        sizes = retrying_times(self._tries)(
+            self._api.get, "read the sizes of queues", "/tasks/queue/all", shallow(_SIZES)
+        )
+        polled = {
+            f"{it.domain}:{it.queue_name}" if it.domain else it.queue_name: it.last_poll_time
+            for it in polls or []
+        }
+        # Conductor's own begin with an underscore.
+        waiting = {name: size for name, size in (sizes or {}).items() if not name.startswith("_")}
+        names = {*polled, *(name for name, size in waiting.items() if size > 0)}
+        return [
+            QueueView(name, waiting.get(name, 0), _moment(polled.get(name, 0)))
+            for name in sorted(names)
+        ]
 
 
 def _view(task: _TaskMessage) -> TaskView:
@@ -136,6 +280,9 @@ def _view(task: _TaskMessage) -> TaskView:
         ended=_moment(task.end_time),
         input=task.input_data or {},
         output=task.output_data or {},
+        updated=_moment(task.update_time),
+        response_timeout_seconds=task.response_timeout_seconds,
+        kind=(task.workflow_task and task.workflow_task.type) or task.task_type,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -13,11 +12,11 @@ from perago.conductor.api import (
     TASKDEF,
     ConductorApi,
     Message,
-    Parsed,
     TaskMessage,
     WorkflowMessage,
-    parsed,
+    read_workflow,
     segment,
+    shallow,
 )
 from perago.connections import ConductorConnection
 from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
@@ -177,18 +176,12 @@ class ConductorWorkflows:
         what = f"look for workflows with correlation id {correlation_id}"
         path = f"/workflow/{segment(name)}/correlated/{segment(correlation_id)}"
         query = {"includeClosed": "true", "includeTasks": "false"}
-        found = retrying_times(self._tries)(self._api.get, what, path, _shallow(_RUNS), query)
+        found = retrying_times(self._tries)(self._api.get, what, path, shallow(_RUNS), query)
         return [item.workflow_id for item in found or []]
 
     def read(self, workflow_id: str) -> WorkflowRun:
         """Read an instance with all attempts of its steps, in the order they were scheduled."""
-        what, path = f"read workflow {workflow_id}", f"/workflow/{segment(workflow_id)}"
-        query = {"includeTasks": "true"}
-        found = retrying_times(self._tries)(self._api.get, what, path, parsed(_RUN), query)
-        if found is None:
-            raise NotFoundError(f"Conductor has no workflow {workflow_id}")
-        if found.workflow_id != workflow_id:
-            raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
+        found = read_workflow(self._api, workflow_id, _RUN, self._tries)
         return WorkflowRun(
             workflow_id=found.workflow_id,
             name=found.workflow_name or "",
@@ -206,14 +199,9 @@ class ConductorWorkflows:
         what = f"read who polls for {task_type!r}"
         query = {"taskType": task_type}
         polls = retrying_times(self._tries)(
-            self._api.get, what, "/tasks/queue/polldata", _shallow(_POLLS), query
+            self._api.get, what, "/tasks/queue/polldata", shallow(_POLLS), query
         )
         return max((item.last_poll_time for item in polls or []), default=None)
-
-
-def _shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
-    """Return a reader of bodies that hold no input or output, which alone may be deep."""
-    return lambda body: kind.validate_python(parse_json(body))
 
 
 def _step(task: _StepMessage) -> Step:

@@ -231,6 +231,16 @@ class LakeFSApi:
         )
         return retrier(lambda: self._translated_exchange(request))
 
+    def default_branch(self, repository: str, *, retrier: Retrying) -> str:
+        """Read the name of a repository's default branch."""
+        what, path = f"read repository {repository!r}", at_path("repositories", repository)
+        return self.get(what, path, parsed(REPOSITORY), retrier=retrier).default_branch
+
+    def repository_names(self, *, retrier: Callable[[], Retrying]) -> list[str]:
+        """List every repository that the user can see."""
+        listed = self.pages("list repositories", "/repositories", REPOSITORIES, retrier=retrier)
+        return [item.id for item in listed]
+
     def pages(
         self,
         what: str,

@@ -20,7 +20,6 @@ from perago.lakefs.api import (
     MERGE,
     REF,
     REFS,
-    REPOSITORY,
     RUNS,
     STAT,
     USER,
@@ -133,8 +132,7 @@ class LakeFSControl:
 
     def default_branch(self, repository: str) -> str:
         """Read the name of a repository's default branch."""
-        what, path = f"read repository {repository!r}", at_path("repositories", repository)
-        return self._api.get(what, path, parsed(REPOSITORY), retrier=_retrier()).default_branch
+        return self._api.default_branch(repository, retrier=_retrier())
 
     def write_small(self, staging: StagingBranch, path: str, content: bytes) -> None:
         """Write one small object on a staging branch; idempotent."""
@@ -238,8 +236,8 @@ class LakeFSControl:
             f"{_branch(staging.repository, staging.branch)}/cherry-pick",
             parsed(COMMIT),
             status=201,
-            # LakeFS 1.84 writes into the metadata of the repeated commit as its cache has it, unless
-            # it is given some: then that commit reads as another one.
+            # Without metadata of its own LakeFS 1.84 writes into that of the repeated commit, as
+            # its cache has it, and the commit then reads as another one.
             body={
                 "ref": commit_id,
                 "parent_number": 1,

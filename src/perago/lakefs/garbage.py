@@ -13,7 +13,6 @@ from perago.lakefs.api import (
     COMMIT,
     REF,
     REFS,
-    REPOSITORIES,
     LakeFSApi,
     RefMessage,
     at_path,
@@ -40,10 +39,7 @@ class LakeFSGarbage:
 
     def repositories(self) -> list[str]:
         """List every repository that the user can see."""
-        listed = self._api.pages(
-            "list repositories", "/repositories", REPOSITORIES, retrier=retrying_times
-        )
-        return [item.id for item in listed]
+        return self._api.repository_names(retrier=retrying_times)
 
     def branches(self, repository: str) -> Iterator[FoundBranch]:
         """List the branches that are named like staging branches, with their HEADs."""

@@ -12,7 +12,6 @@ from perago.connections import LakeFSConnection
 from perago.lakefs.api import (
     COMMIT,
     REFS,
-    REPOSITORIES,
     REPOSITORY,
     LakeFSApi,
     Message,
@@ -62,15 +61,11 @@ class LakeFSRepositories:
 
     def names(self) -> list[str]:
         """List every repository that the user can see."""
-        listed = self._api.pages(
-            "list repositories", "/repositories", REPOSITORIES, retrier=self._retrier
-        )
-        return [item.id for item in listed]
+        return self._api.repository_names(retrier=self._retrier)
 
     def default_branch(self, repository: str) -> str:
         """Read the name of a repository's default branch."""
-        what, path = f"read repository {repository!r}", at_path("repositories", repository)
-        return self._api.get(what, path, parsed(REPOSITORY), retrier=self._retrier()).default_branch
+        return self._api.default_branch(repository, retrier=self._retrier())
 
     def branches(self, repository: str) -> list[str]:
         """List the names of all branches."""

@@ -1,6 +1,6 @@
-"""``/metrics``, ``/healthz`` and ``/readyz`` over HTTP, on a thread of their own.
+"""``/metrics``, ``/running``, ``/healthz`` and ``/readyz`` over HTTP, on a thread of their own.
 
-The standard library's server is used on purpose: three fixed answers to a scraper need no more.
+The standard library's server is used on purpose: four fixed answers to a scraper need no more.
 What it lacks is added here: a bound on connections and on the whole time of each.
 """
 
@@ -23,12 +23,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from perago.errors import ConfigurationError
 from perago.observability.metrics import WorkerMetrics
 from perago.observability.readiness import Readiness
+from perago.observability.running import RUNNING, RunningView
 from perago.settings import Address, Settings
 
 _REQUEST_SECONDS = 5.0
 _TICK_SECONDS = 0.1
 _MAX_CONNECTIONS = 16
 _TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
 _log = structlog.get_logger(__name__)
 
 Answer = tuple[HTTPStatus, str, bytes]
@@ -47,12 +49,14 @@ class HealthServer:
         metrics: WorkerMetrics,
         find_problems: Callable[[], Sequence[str]],
         *,
+        find_running: Callable[[], Sequence[RunningView]] = tuple,
         explicit: bool = True,
         request_seconds: float = _REQUEST_SECONDS,
     ) -> None:
         self._address = address
         self._metrics = metrics
         self._find_problems = find_problems
+        self._find_running = find_running
         self._explicit = explicit
         self._request_seconds = request_seconds
         self._server: _Server | None = None
@@ -60,11 +64,21 @@ class HealthServer:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, metrics: WorkerMetrics, is_running: Callable[[], bool]
+        cls,
+        settings: Settings,
+        metrics: WorkerMetrics,
+        is_running: Callable[[], bool],
+        find_running: Callable[[], Sequence[RunningView]] = tuple,
     ) -> Self:
         explicit = "metrics_address" in settings.model_fields_set
         readiness = Readiness(metrics, settings.workspace_root, settings.min_free_bytes, is_running)
-        return cls(settings.metrics_address, metrics, readiness.problems, explicit=explicit)
+        return cls(
+            settings.metrics_address,
+            metrics,
+            readiness.problems,
+            find_running=find_running,
+            explicit=explicit,
+        )
 
     @property
     def address(self) -> Address | None:
@@ -115,6 +129,8 @@ class HealthServer:
         match path.partition("?")[0]:
             case "/metrics":
                 return HTTPStatus.OK, CONTENT_TYPE_LATEST, self._metrics.render()
+            case "/running":
+                return HTTPStatus.OK, _JSON, RUNNING.dump_json(list(self._find_running()))
             case "/healthz":
                 return HTTPStatus.OK, _TEXT, b"alive\n"
             case "/readyz":
@@ -124,7 +140,7 @@ class HealthServer:
                 text = "".join(f"not ready: {problem}\n" for problem in problems)
                 return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode()
             case _:
-                return HTTPStatus.NOT_FOUND, _TEXT, b"try /metrics, /healthz or /readyz\n"
+                return HTTPStatus.NOT_FOUND, _TEXT, b"try /metrics, /running, /healthz or /readyz\n"
 
 
 class _Server(ThreadingHTTPServer):

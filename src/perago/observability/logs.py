@@ -33,6 +33,11 @@ _log = structlog.get_logger(__name__)
 # The ids of the attempt that this process runs, where it runs one at a time.
 _of_process: dict[str, Any] = {}
 _DEEPEST = 8
+# On a terminal, the ids of an attempt are on the line that it begins with.
+_FIRST_OF_ATTEMPT = "attempt_claimed"
+_ONCE = frozenset({"workflow_id", "execution_id"})
+_SHORT_ID = 8
+_LINE_BEGINS_WITH = ("timestamp", "level", "action", "task", "task_id", "retry")
 # Blocks of text that people want to read line by line.
 _BLOCKS = ("exception", "trace", "stack")
 
@@ -233,11 +238,24 @@ def render_json(_: WrappedLogger, __: str, values: EventDict) -> str:
 def console_values(_: WrappedLogger, __: str, values: EventDict) -> EventDict:
     """Escape what could end the line or steer the terminal; a traceback becomes a marked block."""
     blocks = [str(values.pop(key)) for key in _BLOCKS if values.get(key)]
-    shown: EventDict = {key: _one_line(value) for key, value in values.items()}
+    shown: EventDict = {key: _one_line(value) for key, value in _with_short_ids(values).items()}
     lines = [line for block in blocks for line in block.rstrip("\n").split("\n")]
     if lines:
         shown["exception"] = "\n".join(f"  | {_escaped(line)}" for line in lines)
     return shown
+
+
+def _with_short_ids(values: EventDict) -> EventDict:
+    """Leave the ids of an attempt to the line that it begins with; the others name it shortly.
+
+    A person reads these lines one below the other. What a program reads has all ids on each line.
+    """
+    if values.get("action") == _FIRST_OF_ATTEMPT or not values.get("task_id"):
+        return values
+    named = {**values, "task_id": str(values["task_id"])[:_SHORT_ID]}
+    left_out = _ONCE if named.get("retry") else {*_ONCE, "retry"}
+    order = dict.fromkeys((*_LINE_BEGINS_WITH, *named))
+    return {key: named[key] for key in order if key in named and key not in left_out}
 
 
 def _one_line(value: Any) -> Any:

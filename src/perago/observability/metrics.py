@@ -127,6 +127,9 @@ class WorkerMetrics:
         self._oldest = self._gauge(
             "oldest_attempt_seconds", "For how long the oldest running attempt has been running."
         )
+        self._budget = self._gauge(
+            "publish_budget_seconds", "Time that the publish budget gives to a merge.", "task"
+        )
         self._restarts = self._counter("executor_restarts", "Executors started again.")
         self._slots = self._gauge("slots", "Attempts that can run at once.")
         self._busy = self._gauge("busy_slots", "Attempts that run now.")
@@ -195,6 +198,10 @@ class WorkerMetrics:
     def watch_age(self, seconds: Callable[[], float]) -> None:
         """Ask for the age of the oldest running attempt with each scrape."""
         self._oldest.set_function(seconds)
+
+    def set_publish_budget(self, task: str, seconds: float) -> None:
+        """How long a merge of a task may take, by its publish budget."""
+        self._budget.labels(task).set(seconds)
 
     def executor_restarted(self) -> None:
         """An executor that died was started again."""
@@ -297,8 +304,8 @@ class WorkerMetrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, namespace="perago", registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, namespace="perago", registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, namespace="perago", registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str

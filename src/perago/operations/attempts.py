@@ -19,6 +19,7 @@ from perago.errors import NotFoundError, PeragoError
 from perago.operations.history import HistoryLake, find_lost
 from perago.protocol.events import WARNINGS
 from perago.protocol.identity import parse_staging_name
+from perago.protocol.outcome import bare_reason, told_hint
 from perago.protocol.record import read_record
 from perago.protocol.workspace import BranchHead, Commit, WorkspaceInput
 
@@ -137,9 +138,9 @@ def read_attempt(conductor: InspectedConductor, task_id: str) -> AttemptView:
             hint="It takes the id of a task, not of a workflow. Conductor may have removed it; "
             "`perago history REPOSITORY` has the ids of attempts that published.",
         ) from error
-    log = read_task_log(conductor.log(task_id), task.reason)
+    log = read_task_log(conductor.log(task_id), bare_reason(task.reason or ""))
     return AttemptView(
-        task, log, tuple(_fences(log.phases)), _failure(task, log), _workspace(task.input)
+        task, log, tuple(judge_fences(log.phases)), _failure(task, log), _workspace(task.input)
     )
 
 
@@ -185,7 +186,7 @@ def read_task_log(entries: Sequence[LogEntry], reason: str | None = None) -> Tas
             warnings, output, hint, trace = [], None, None, None
         elif text.partition(":")[0] in WARNINGS:
             warnings += text.splitlines()
-        elif reason and text.startswith(reason):
+        elif reason and text.startswith(reason.removesuffix("…")):
             hint = text.partition(_TRY)[2] or None
         elif text.startswith("Traceback "):
             trace = text
@@ -201,7 +202,8 @@ def _phases(text: str) -> Iterator[Phase]:
             yield Phase(found["name"], float(found["seconds"]), details, found["details"].strip())
 
 
-def _fences(phases: Sequence[Phase]) -> Iterator[FenceVerdict]:
+def judge_fences(phases: Sequence[Phase]) -> Iterator[FenceVerdict]:
+    """What each fence said, by the phases of an attempt."""
     for phase in phases:
         if phase.name in ("first_fence", "second_fence"):
             text = f"refused: {phase.error}" if phase.error else "the attempt is current"
@@ -225,10 +227,11 @@ def _publish_text(phase: Phase) -> str:
 def _failure(task: TaskView, log: TaskLog) -> Failure | None:
     if task.reason is None:
         return None
-    kind = getattr(errors, task.reason.partition(":")[0], None)
+    reason = bare_reason(task.reason)
+    kind = getattr(errors, reason.partition(":")[0], None)
     known = kind if isinstance(kind, type) and issubclass(kind, PeragoError) else None
-    hint = log.hint or (known.hint if known else None)
-    return Failure(task.reason, known.code if known else None, hint, log.trace)
+    hint = log.hint or told_hint(task.reason) or (known.hint if known else None)
+    return Failure(reason, known.code if known else None, hint, log.trace)
 
 
 def _workspace(payload: dict[str, Any]) -> WorkspaceInput | None:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perago.errors import (
-    BackendError,
     LostReplyError,
     NotFoundError,
     PreconditionError,
@@ -21,6 +19,7 @@ from perago.errors import (
     PublishFenceError,
     UnknownOutcomeError,
 )
+from perago.operations.scratch import scratch_branch
 from perago.protocol.ports import Lake
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
@@ -145,7 +144,10 @@ class Put:
         counts = _put_counts(compared, plan, delete=delete)
         if not plan:
             return PutResult(head.id, None, counts)
-        with self._short_lived(head.id) as staging:
+        name = f"perago-put-{uuid.uuid4().hex}"
+        with scratch_branch(
+            self.lake, self.repository, name, head.id, self.report_leftover
+        ) as staging:
             self._stage(plan, staging, folder)
             staged = self.lake.commit(staging, message, {})
             made = self._merge(staged, head, message)
@@ -195,19 +197,6 @@ class Put:
             f"{why}; nothing was put",
             hint="Run the command again: it starts from where the branch is now.",
         )
-
-    @contextmanager
-    def _short_lived(self, source: str) -> Iterator[StagingBranch]:
-        staging = StagingBranch(self.repository, f"perago-put-{uuid.uuid4().hex}")
-        try:
-            self.lake.create_branch(staging, source)
-            yield staging
-        finally:
-            try:
-                self.lake.delete_branch(staging)
-            except BackendError as error:
-                # Never hides what happened before: an error on its way out stays the error.
-                self.report_leftover(staging.branch, str(error))
 
 
 def _plan(compared: Compared, prefix: str, *, delete: bool) -> SyncPlan:

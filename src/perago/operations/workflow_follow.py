@@ -11,6 +11,7 @@ from typing import Any
 from perago.conductor.inspection import LogEntry
 from perago.conductor.workflows import ConductorWorkflows, Step, WorkflowRun
 from perago.errors import BackendUnavailableError, PeragoError
+from perago.protocol.outcome import bare_reason
 from perago.protocol.ports import Clock
 from perago.text import shorten_line
 
@@ -131,7 +132,9 @@ def describe_step(step: Step) -> str:
     if ref := ref_of(step):
         words.append(f"ref {ref}")
     line = ", ".join(words)
-    return f"{line}: {shorten_line(step.reason, _LONGEST_REASON)}" if step.reason else line
+    if not step.reason:
+        return line
+    return f"{line}: {shorten_line(bare_reason(step.reason), _LONGEST_REASON)}"
 
 
 def seconds_of(step: Step) -> float:

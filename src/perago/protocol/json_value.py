@@ -39,6 +39,10 @@ def encode_json(value: Any) -> bytes:
         return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"a text in it is not valid Unicode: {error.reason}") from None
+    except ValueError as error:
+        if not str(error).startswith("Out of range float"):
+            raise
+        raise ValueError("it has NaN or an infinite number, which JSON does not have") from None
     except TypeError as error:
         raise ValueError(str(error)) from error
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from perago.errors import (
@@ -18,6 +20,7 @@ from perago.errors import (
 )
 from perago.text import as_utf8, shorten, shorten_middle
 
+# Conductor keeps so many characters of a reason.
 _MAX_REASON = 500
 _MAX_HINT = 1000
 _MAX_TRACE = 20_000
@@ -29,9 +32,26 @@ _INFRASTRUCTURE = (
     SetupError,
     ConfigurationError,
 )
-_EXHAUSTED = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EIO}
+_DISK = (
+    "Free space on the worker's disk, where PERAGO_WORKSPACE_ROOT and PERAGO_OBJECT_CACHE are: "
+    "`perago sweep` and `perago cache clear` remove what nobody needs."
 )
+_FILES = "Raise the worker's limit of open files (ulimit -n), or lower PERAGO_TRANSFER_THREADS."
+_BROKEN = "Look at the worker's disk: it cannot be written."
+# The machine is at its end, and what to do about it.
+_EXHAUSTED = {
+    errno.ENOSPC: _DISK,
+    errno.EDQUOT: _DISK,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.ENOMEM: "Give the worker's machine more memory, or the worker fewer executors (-j).",
+    errno.EROFS: _BROKEN,
+    errno.EIO: _BROKEN,
+}
+# What `told_reason` adds to a reason.
+_ADDED = re.compile(r" \[PRG-\d{3}\](?: Try: (?P<hint>.*))?\Z", re.DOTALL)
+# Where an author's code begins: what called it says nothing about its failure.
+_CALLER = ("perago.protocol.steps", "call_body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +87,35 @@ def failure_of(error: BaseException) -> Failed:
     """
     known = error if isinstance(error, PeragoError) else None
     terminal = known is not None and known.disposition is Disposition.TERMINAL
+    hint = known.hint if known else _machine_hint(error)
     return Failed(
         disposition=Disposition.TERMINAL if terminal else Disposition.RETRY,
         reason=shorten(f"{type(error).__name__}: {describe(error)}", _MAX_REASON),
         code=known.code if known else None,
-        hint=shorten(describe(known.hint), _MAX_HINT) if known and known.hint else None,
+        hint=shorten(describe(hint), _MAX_HINT) if hint else None,
         trace=shorten_middle(_trace(error), _MAX_TRACE),
         exit_code=known.exit_code if known else 1,
         is_infrastructure=_is_infrastructure(error),
     )
+
+
+def told_reason(outcome: Failed) -> str:
+    """The reason as Conductor gets it: with the code, and with what to do where there is room."""
+    code = f" [{outcome.code}]" if outcome.code else ""
+    reason = shorten(outcome.reason, _MAX_REASON - len(code)) + code
+    advised = f"{reason} Try: {outcome.hint}"
+    return advised if code and outcome.hint and len(advised) <= _MAX_REASON else reason
+
+
+def bare_reason(told: str) -> str:
+    """The reason alone, of what ``told_reason`` made of it."""
+    return _ADDED.sub("", told)
+
+
+def told_hint(told: str) -> str | None:
+    """What to do, as far as it is part of what ``told_reason`` made."""
+    found = _ADDED.search(told)
+    return found["hint"] if found else None
 
 
 def describe(value: object) -> str:
@@ -88,9 +128,31 @@ def describe(value: object) -> str:
 
 def _trace(error: BaseException) -> str:
     try:
-        return as_utf8("".join(traceback.format_exception(error)))
+        frames = _authors_frames(error.__traceback__)
+        return as_utf8("".join(traceback.format_exception(type(error), error, frames)))
     except BaseException as problem:  # noqa: BLE001  an author's __repr__ may raise anything
         return f"<the traceback cannot be written: {type(problem).__name__}>"
+
+
+def _authors_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback in an author's code; all of it if the error is not of such code."""
+    left = frames
+    while left is not None:
+        code, module = left.tb_frame.f_code, left.tb_frame.f_globals.get("__name__")
+        left = left.tb_next
+        if (module, code.co_name) == _CALLER:
+            while left is not None and _is_own(left):
+                left = left.tb_next
+            return left or frames
+    return frames
+
+
+def _is_own(frame: TracebackType) -> bool:
+    return str(frame.tb_frame.f_globals.get("__name__")).startswith("perago.")
+
+
+def _machine_hint(error: BaseException) -> str | None:
+    return _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def _is_infrastructure(error: BaseException) -> bool:

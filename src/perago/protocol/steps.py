@@ -352,7 +352,10 @@ def check_result(job: Job, value: Any, phases: Phases) -> Executed:
     try:
         executed: Executed = call_body(lambda: _dump_result(job, value), "result model")
     except ValidationError as error:
-        raise ResultError(f"the result does not fit: {describe_validation(error)}") from None
+        model = job.result_model.__name__
+        raise ResultError(
+            f"the result does not fit {model}: {describe_validation(error)}"
+        ) from None
     except (ValueError, RecursionError) as error:
         # Without the cause, whose text has the value.
         said = _INPUT_VALUE.sub("", describe(error))

@@ -155,13 +155,18 @@ def describe_validation(error: ValidationError, known: Sequence[str] = ()) -> st
     ``known`` are the keys that are there to be given, for the one who misspelt one.
     """
     found = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {_problem(item, known)}"
-        for item in found
-    )
+    return "; ".join(_problem(item, known) for item in found)
 
 
 def _problem(item: Mapping[str, Any], known: Sequence[str]) -> str:
+    place = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "value_error":  # a validator's own sentence
+        sentence = str(item["msg"]).removeprefix("Value error, ")
+        return f"{place}: {sentence}" if place else sentence
+    return f"{place or 'value'}: {_described(item, known)}"
+
+
+def _described(item: Mapping[str, Any], known: Sequence[str]) -> str:
     if item["type"] != "extra_forbidden":
         return str(item["msg"])
     listed = f"; known are {', '.join(known)}" if known and len(item["loc"]) == 1 else ""

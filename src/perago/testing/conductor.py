@@ -13,7 +13,7 @@ from typing import Any
 
 from perago.errors import ConflictError, NotFoundError
 from perago.protocol.identity import Attempt, Claim
-from perago.protocol.outcome import Completed, Outcome
+from perago.protocol.outcome import Completed, Outcome, told_reason
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.testing.clock import ManualClock
 from perago.testing.faults import Faults
@@ -127,7 +127,7 @@ class InMemoryConductor:
                 task.output = outcome.output
                 self._end(workflow, task, "COMPLETED")
             else:
-                task.reason = outcome.reason
+                task.reason = told_reason(outcome)
                 self._end(workflow, task, outcome.disposition.value)
 
         self.faults.run("attempts.complete", do)

@@ -8,7 +8,6 @@ have counted and not yet used, so the limit can be exceeded by that: 16 MiB for 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import threading
@@ -18,6 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from perago.transfer.locking import lock_within
 
 # Files take whole blocks of the disk.
 BLOCK = 4096
@@ -162,7 +163,9 @@ class CacheSpace:
         """Open and lock the file with the number within the block; None if others hold it."""
         descriptor = os.open(self._folder / _USAGE, _USAGE_FLAGS, 0o600)
         try:
-            yield descriptor if _locked(descriptor, seconds) else None
+            yield (
+                descriptor if lock_within(descriptor, seconds, pause=_LOCK_RETRY_SECONDS) else None
+            )
         finally:
             os.close(descriptor)
 
@@ -184,19 +187,6 @@ def _folders_in(folder: str) -> list[str]:
 
 def _on_disk(size: int) -> int:
     return max(1, -(-size // BLOCK)) * BLOCK
-
-
-def _locked(descriptor: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOCK_RETRY_SECONDS)
-        else:
-            return True
 
 
 def _read_number(usage: int) -> int | None:

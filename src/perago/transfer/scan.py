@@ -103,7 +103,10 @@ def refuse_special(specials: Iterable[tuple[str, str]]) -> None:
     """Raise ``ProjectionError`` for the first by path, if there are any."""
     if first := min(specials, default=None):
         path, what = first
-        raise ProjectionError(f"workspace publication does not support {what}: {show_path(path)}")
+        raise ProjectionError(
+            f"workspace publication does not support {what}: {show_path(path)}",
+            hint="Put a file with the content in its place, or remove it before the task returns.",
+        )
 
 
 def level(folder: Path, start: str) -> Iterator[str]:

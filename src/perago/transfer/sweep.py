@@ -8,7 +8,6 @@ workers may sweep one root at the same time.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -26,6 +25,7 @@ import psutil
 from perago.protocol.identity import Execution
 from perago.text import as_utf8, quote_path, shorten
 from perago.transfer.inventory import ATTEMPT_MARKER
+from perago.transfer.locking import lock_within
 from perago.transfer.removal import opened_folder
 from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
 
@@ -234,7 +234,7 @@ def _locked(top: int, wait: float) -> Iterator[bool]:
         yield not _owner_may_live(top)
         return
     try:
-        taken = _take(descriptor, wait)
+        taken = lock_within(descriptor, wait, pause=_LOCK_RETRY_SECONDS)
         if taken:
             # Another sweeper may have removed the file after it was opened and before the lock.
             current = os.stat(LOCK_FILE, dir_fd=top, follow_symlinks=False)
@@ -243,19 +243,6 @@ def _locked(top: int, wait: float) -> Iterator[bool]:
         yield taken
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int, wait: float) -> bool:
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOCK_RETRY_SECONDS)
-        else:
-            return True
 
 
 def _owner_may_live(top: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from perago.protocol.ports import Delivery
 from perago.protocol.workspace import StagingBranch
 from perago.spark.runtime import SparkRuntime
 from perago.tasks.definition import TaskDefinition
+from perago.text import shorten_value
 from perago.transfer.sweep import clear
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import Progress, Reported, hand_back, report, task_log
@@ -39,6 +41,8 @@ HAND_BACK_SECONDS = 10.0
 _LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
 _LONGEST_REPORT_SECONDS = 300.0
+# Characters of a result in the log; Conductor has all of it.
+_LONGEST_RESULT = 300
 _log = structlog.get_logger(__name__)
 
 
@@ -54,6 +58,8 @@ class Concluded(Protocol):
 
     events: list[PhaseEvent]
     output: str
+    # On the monotonic clock.
+    started: float
 
 
 @dataclass
@@ -231,7 +237,7 @@ class WorkerContext:
             self.metrics.died(name)
         else:
             self.metrics.finished(name, outcome)
-        _log_outcome(outcome, delivered)
+        _log_outcome(outcome, delivered, time.monotonic() - running.started)
 
 
 def completion_seconds(delivery: Delivery, definition: TaskDefinition) -> float:
@@ -243,13 +249,22 @@ def completion_seconds(delivery: Delivery, definition: TaskDefinition) -> float:
     return min(max(lease, _LEAST_REPORT_SECONDS), _LONGEST_REPORT_SECONDS)
 
 
-def _log_outcome(outcome: Outcome, delivered: Reported) -> None:
+def _log_outcome(outcome: Outcome, delivered: Reported, seconds: float) -> None:
+    """Say in one line how an attempt ended."""
     if isinstance(outcome, Completed):
-        _log.info("attempt_completed", delivered=delivered.value)
+        workspace = outcome.output.get("workspace") or {}
+        _log.info(
+            "attempt_completed",
+            delivered=delivered.value,
+            seconds=round(seconds, 3),
+            commit=workspace.get("ref"),
+            result=shorten_value(outcome.output.get("result"), _LONGEST_RESULT),
+        )
         return
     _log.error(
         "attempt_failed",
         delivered=delivered.value,
+        seconds=round(seconds, 3),
         status=outcome.disposition.value,
         reason=outcome.reason,
         code=outcome.code,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -14,6 +14,7 @@ from perago.masking import hide_secret_variables
 from perago.observability.health import HealthServer
 from perago.observability.logs import configure_logs
 from perago.observability.metrics import WorkerMetrics
+from perago.observability.running import RunningView, WorkerState
 from perago.settings import Settings, load_settings
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import SparkOptions
@@ -30,6 +31,25 @@ _PULSE_TIMEOUT = 10.0
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    """Implements ``WorkerState`` for this process."""
+
+    context: WorkerContext
+    supervisor: Supervisor
+    name: str = "this worker"
+
+    def metrics(self) -> str:
+        return self.context.metrics.render().decode()
+
+    def running(self) -> Sequence[RunningView]:
+        return self.supervisor.running()
+
+
+# Serves the dashboard of a worker while its context is open.
+OpenDashboard = Callable[[Settings, WorkerState], AbstractContextManager[object]]
+
+
 def serve(
     targets: Sequence[str],
     *,
@@ -37,6 +57,7 @@ def serve(
     domain: str | None,
     register: bool,
     spark_options: SparkOptions,
+    open_dashboard: OpenDashboard | None = None,
 ) -> int:
     """Run a worker until a signal stops it; its exit code."""
     settings = load_settings()
@@ -65,10 +86,15 @@ def serve(
             targets,
             slots=executors,
             grace_seconds=_grace(settings, definitions),
+            servers=_servers(settings, definitions),
         )
         closing.enter_context(
-            HealthServer.from_settings(settings, context.metrics, lambda: supervisor.is_ready)
+            HealthServer.from_settings(
+                settings, context.metrics, lambda: supervisor.is_ready, supervisor.running
+            )
         )
+        if open_dashboard is not None:
+            closing.enter_context(open_dashboard(settings, OwnState(context, supervisor)))
         return supervisor.run()
 
 
@@ -88,6 +114,9 @@ def _open_context(
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
     metrics = WorkerMetrics(definition.name for definition in definitions)
+    for definition in definitions:
+        if (budget := definition.controls.publish_budget) is not None:
+            metrics.set_publish_budget(definition.name, budget.lakefs_merge_timeout_seconds)
     return WorkerContext(
         conductor,
         heartbeat_client,
@@ -105,6 +134,16 @@ def _sweep(settings: Settings) -> None:
             _log.info(
                 "workspace_swept", path=str(swept.path), fate=swept.fate.value, reason=swept.reason
             )
+
+
+def _servers(settings: Settings, definitions: Sequence[TaskDefinition]) -> dict[str, str]:
+    """The addresses of the servers that these tasks need."""
+    needs_lakefs = any(definition.workspace is not None for definition in definitions)
+    addresses = {
+        "conductor": settings.conductor_server_url,
+        "lakefs": settings.lakefs_endpoint if needs_lakefs else None,
+    }
+    return {name: address for name, address in addresses.items() if address}
 
 
 def _grace(settings: Settings, definitions: Sequence[TaskDefinition]) -> float:

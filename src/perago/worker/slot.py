@@ -25,7 +25,8 @@ from perago.errors import (
     SparkServerDiedError,
 )
 from perago.observability.logs import attempt_logs
-from perago.protocol.events import PhaseEvent
+from perago.observability.running import PhaseView, RunningView
+from perago.protocol.events import PhaseEvent, describe_progress
 from perago.protocol.identity import Execution
 from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 from perago.protocol.outcome import Failed, Outcome, describe, failure_of
@@ -59,6 +60,7 @@ _REMOVAL_SECONDS = 60.0
 _DEATH_SECONDS = 2.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
 _PUBLISHING = frozenset({"second_fence", "publish"})
+_ENDS = frozenset({"phase_ended", "phase_failed"})
 _log = structlog.get_logger(__name__)
 
 
@@ -74,7 +76,7 @@ class Slot:
         stops: StopSignals,
         poller: Poller,
     ) -> None:
-        self._number = number
+        self.number = number
         self._context = context
         self._definitions = definitions
         self._targets = targets
@@ -107,7 +109,7 @@ class Slot:
         """The executor if it lives, else a new one."""
         if self._executor is not None and not self._executor.is_alive():
             self._deaths += 1
-            _log.error("executor_died_idle", slot=self._number, how=self._executor.reap())
+            _log.error("executor_died_idle", slot=self.number, how=self._executor.reap())
             self._executor = None
         return self._executor or self._start_executor()
 
@@ -132,9 +134,9 @@ class Slot:
         except (ChannelClosedError, OSError) as error:
             self._deaths += 1
             how = executor.reap() if executor is not None else "could not be started"
-            _log.error("executor_not_started", slot=self._number, reason=str(error), how=how)
+            _log.error("executor_not_started", slot=self.number, reason=str(error), how=how)
             return None
-        _log.info("executor_started", slot=self._number, pid=executor.pid)
+        _log.info("executor_started", slot=self.number, pid=executor.pid)
         self._executor = executor
         self._attempts = 0
         return executor
@@ -143,7 +145,7 @@ class Slot:
         execution = Execution(delivery.claim, uuid.uuid4().hex)
         definition = self._definitions[delivery.task_type]
         with attempt_logs(definition.name, execution), self._context.busy():
-            _log.info("attempt_claimed", slot=self._number)
+            _log.info("attempt_claimed", slot=self.number)
             heartbeat = self._context.heartbeat(delivery, definition)
             running = RunningAttempt(execution, definition, heartbeat)
             try:
@@ -151,7 +153,7 @@ class Slot:
                     self.running = running
                     ending = self._run(running, delivery)
             except Exception as error:  # noqa: BLE001  it ends this attempt and not the worker
-                _log.exception("slot_failed", slot=self._number)
+                _log.exception("slot_failed", slot=self.number)
                 ending = self._fail_unexpectedly(error, running, delivery)
             if running.uses_spark:
                 self._context.leave_spark(execution.id)
@@ -188,7 +190,7 @@ class Slot:
         """Replace an executor that has run its number of attempts: leaks end with it."""
         self._attempts += 1
         if self._executor is not None and self._attempts >= self._context.executor_attempts > 0:
-            _log.info("executor_recycled", slot=self._number, attempts=self._attempts)
+            _log.info("executor_recycled", slot=self.number, attempts=self._attempts)
             self._end_executor()
 
     def _watch(
@@ -275,7 +277,7 @@ class Slot:
             self._end_executor()
             self._clear(running, delivery)
         except Exception:  # noqa: BLE001  what is left is swept at the next start
-            _log.exception("slot_failed", slot=self._number)
+            _log.exception("slot_failed", slot=self.number)
         why = f"{type(error).__name__}: {describe(error)}"
         return failure_of(PeragoError(f"the supervisor failed during {running.phase}: {why}"))
 
@@ -333,6 +335,32 @@ class RunningAttempt:
             begins = reported.action == "phase_started"
             self.body_deadline = time.monotonic() + seconds if begins and seconds else None
         return event
+
+    def view(self, slot: int) -> RunningView:
+        """Tell others what it does now; called from other threads than the slot's."""
+        attempt = self.execution.attempt
+        events = tuple(self.events)
+        ended = (event for event in events if event.action in _ENDS)
+        told = (event for event in reversed(events) if event.action == "task_progress")
+        last = next(told, None)
+        return RunningView(
+            task=self.definition.name,
+            task_id=attempt.task_id,
+            workflow_id=attempt.workflow_instance_id,
+            retry=attempt.retry_count,
+            slot=slot,
+            phase=self.phase,
+            seconds=time.monotonic() - self.started,
+            phases=tuple(
+                PhaseView(
+                    phase=event.phase,
+                    seconds=event.seconds or 0.0,
+                    error=event.details.get("error") if event.action == "phase_failed" else None,
+                )
+                for event in ended
+            ),
+            progress=describe_progress(last) if last is not None else None,
+        )
 
     def decide(self, stops: StopSignals, number: int = 0) -> ProceedDecision:
         """Decide whether the attempt may proceed past a fence.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 import structlog
 
+from perago.observability.running import RunningView
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
 from perago.worker.poller import Poller, StopSignals
@@ -19,7 +20,7 @@ _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
 _RESTART_SECONDS = 1.0
 # After the grace, slots stop their executors or wait for a publish step; both are bounded.
-_LAST_SECONDS = 330.0
+LAST_SECONDS = 330.0
 _log = structlog.get_logger(__name__)
 
 
@@ -34,12 +35,16 @@ class Supervisor:
         *,
         slots: int,
         grace_seconds: float,
+        servers: Mapping[str, str] | None = None,
     ) -> None:
+        """``servers``: their addresses by name, for the log."""
         self._context = context
         self._grace = grace_seconds
         self._stops = StopSignals()
+        self._servers = dict(servers or {})
         by_name = {definition.name: definition for definition in definitions}
-        poller = Poller(context, list(by_name), self._stops)
+        self._tasks = list(by_name)
+        poller = Poller(context, self._tasks, self._stops)
         self._slots = [
             Slot(number, context, by_name, targets, self._stops, poller) for number in range(slots)
         ]
@@ -58,6 +63,11 @@ class Supervisor:
         """Whether every slot has an executor and nothing stops."""
         return not self._stops.draining.is_set() and all(slot.is_ready for slot in self._slots)
 
+    def running(self) -> list[RunningView]:
+        """The attempts under way; may be called from any thread."""
+        found = ((slot.number, slot.running) for slot in self._slots)
+        return [item.view(number) for number, item in found if item is not None]
+
     def run(self) -> int:
         """Work until a signal comes and everything is settled; the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,7 +76,7 @@ class Supervisor:
         self._context.metrics.watch_age(self._oldest_seconds)
         for thread in self._threads:
             thread.start()
-        _log.info("worker_started", slots=len(self._slots))
+        _log.info("worker_started", slots=len(self._slots), tasks=self._tasks, **self._servers)
         while not self._stops.draining.is_set():
             time.sleep(_TICK_SECONDS)
         self._stops.draining.set()
@@ -96,7 +106,7 @@ class Supervisor:
                 self._tell_what_it_waits_for(deadline - told_at)
             time.sleep(_TICK_SECONDS)
         self._stops.now.set()
-        last = time.monotonic() + _LAST_SECONDS
+        last = time.monotonic() + LAST_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, last - time.monotonic()))
         if self._alive():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
+import httpx
 import pytest
 
 from perago.servers.process import wait_gone
@@ -83,12 +84,17 @@ def test_a_second_up_while_the_first_starts_says_so(
 
 
 @pytest.mark.slow
-def test_down_ends_a_foreground_stack_in_good_order(
+def test_a_foreground_stack_serves_its_dashboard_and_ends_with_down_in_good_order(
     perago: DevCommands, foreground: Foreground
 ) -> None:
     running = foreground()
     assert running.stdout is not None
     assert running.stdout.readline().startswith("lakefs")
+    said = iter(running.stdout.readline, "")
+    url = next(line.split()[1] for line in said if line.startswith("dashboard "))
+    page = httpx.get(url, follow_redirects=True, timeout=30, trust_env=False)
+    assert page.status_code == 200
+    assert "Conductor has no workflow." in page.text
     assert perago.run("down").returncode == 0
     running.communicate(timeout=60)
     assert running.returncode == 0

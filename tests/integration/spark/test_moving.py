@@ -71,7 +71,7 @@ def assert_moved_by_spark(worker: Worker, log: str) -> None:
     assert all(" objects=" in line for line in told if line not in looks)
 
 
-# Takes long, and is the only proof that a worker's own server moves a workspace.
+@pytest.mark.slow
 def test_a_large_workspace_is_moved_by_the_worker_s_own_spark(moving_site: WorkerSite) -> None:
     worker = moving_site.start(LARGE, PERAGO_SPARK_MASTER="local[2]")
     [log] = rewrite(moving_site, worker)

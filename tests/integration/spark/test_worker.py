@@ -154,6 +154,7 @@ def start_with(
     )
 
 
+@pytest.mark.slow
 def test_an_external_server_that_lacks_settings_is_refused_by_their_names(
     spark_site: WorkerSite, serve: Serve, connection: LakeFSConnection
 ) -> None:

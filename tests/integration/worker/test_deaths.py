@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 PUBLISHED = {**SEED, "data/out.txt": "new"}
 
 
-# The end of a process is the same in each phase; what it may leave differs most in these two.
+# The end of a process is the same in each phase; what it may leave is most in the last.
 IN_EACH_PHASE = pytest.mark.parametrize(
     "phase",
     [
-        *["body", "publish"],
-        *[pytest.param(phase, marks=pytest.mark.slow) for phase in ("download", "staging")],
+        "publish",
+        *[pytest.param(phase, marks=pytest.mark.slow) for phase in ("download", "body", "staging")],
     ],
 )
 
@@ -108,6 +108,7 @@ def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: Work
     site.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_body_that_ends_its_process_fails_the_attempt_with_its_exit_code(
     site: WorkerSite,
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_body_that_ends_its_process_fails_the_attempt_with_its_exit_code(
     site.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_body_that_calls_sys_exit_fails_the_attempt_only(site: WorkerSite) -> None:
     worker = site.start()
     workflow = site.workflow("w_plain", do="sys-exit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import httpx
@@ -60,3 +61,30 @@ def test_every_line_has_an_action_and_an_attempts_lines_have_its_ids(site: Worke
         assert line["workflow_id"] == workflow
         assert line["task_id"] == task["taskId"]
         assert line["execution_id"]
+
+
+def test_a_worker_serves_its_dashboard(site: WorkerSite) -> None:
+    """The phase of a running attempt is the supervisor's; that the page ends with it, uvicorn's."""
+    site.options = ("--ui", "--ui-port", "0")
+    worker = site.start()
+    [url] = re.findall(r"^dashboard +(http\S+)$", worker.log_text(), re.MULTILINE)
+    base, _, token = url.partition("/?token=")
+    site.workflow(do="wait", signs=str(site.signs))
+    site.await_body()
+    with httpx.Client(timeout=20, follow_redirects=True, trust_env=False) as page:
+        assert page.get(base).status_code == 403
+        overview = page.get(url)
+        assert "1 of 1 slots busy" in overview.text
+        assert '<span class="badge busy">body</span>' in overview.text
+        site.go()
+        branch = f"{base}/repositories/{site.world.repository}"
+        until(lambda: ">published<" in page.get(branch).text, "the publication on the page")
+        # A phase is counted when the executor has told of its end.
+        times = f"{base}/publish-times"
+        until(lambda: "1 publication, 99 of 100" in page.get(times).text, "the time it took")
+        assert worker.stop() == 0
+        with pytest.raises(httpx.TransportError):
+            page.get(base)
+    log = worker.log_text().replace(url, "")
+    assert token not in log
+    assert worker.count("dashboard_failed") == 0

@@ -145,7 +145,7 @@ def no_tag(patch: pytest.MonkeyPatch) -> None:
 
 def no_lock(patch: pytest.MonkeyPatch) -> None:
     """A sweep does not ask who holds an attempt directory."""
-    patch.setattr(sweep, "_take", lambda descriptor, wait: True)
+    patch.setattr(sweep, "lock_within", lambda descriptor, seconds, pause: True)
 
 
 def _rewrite(patch: pytest.MonkeyPatch, owner: Any, name: str, *edits: tuple[str, str]) -> None:

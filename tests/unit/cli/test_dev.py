@@ -18,6 +18,10 @@ _FORBIDDEN = (
     "rich.progress",
     "perago.dev",
     "perago.servers",
+    "perago.dashboard",
+    "starlette",
+    "uvicorn",
+    "jinja2",
     "psutil",
 )
 

@@ -14,6 +14,7 @@ import structlog
 from perago.errors import ConfigurationError
 from perago.observability.health import HealthServer
 from perago.observability.metrics import WorkerMetrics
+from perago.observability.running import RUNNING, PhaseView, RunningView
 from perago.settings import Address, Settings
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -50,6 +51,24 @@ def test_metrics_are_served_in_the_format_that_prometheus_reads() -> None:
     assert 'perago_attempts_total{outcome="completed",task="clean"} 0.0' in body
     assert "text/plain; version=" in headers
     assert "Python" not in headers
+
+
+def test_what_runs_is_served_as_json() -> None:
+    running = RunningView(
+        task="clean",
+        task_id="1",
+        workflow_id="w",
+        retry=2,
+        slot=0,
+        phase="body",
+        seconds=1.5,
+        phases=(PhaseView(phase="download", seconds=0.5),),
+    )
+    server = HealthServer(ANY_PORT, WorkerMetrics(), list, find_running=lambda: [running])
+    with server:
+        status, body, headers = ask(server, "/running")
+    assert (status, RUNNING.validate_json(body)) == (200, [running])
+    assert "application/json" in headers
 
 
 def test_a_process_that_answers_is_alive_and_ready_only_when_it_says_so() -> None:

@@ -165,6 +165,29 @@ def test_that_a_phase_began_is_said_at_debug_level_only() -> None:
     assert (started["action"], started["level"]) == ("phase_started", "debug")
 
 
+def test_on_the_console_the_ids_of_an_attempt_are_on_its_first_line_only() -> None:
+    claimed, ended, failed, idle = console_lines("""
+        configure(log_format="console")
+        for retry in (0, 2):
+            attempt = Attempt("workflow-1", "0123456789abcdef", retry, "ref", 1, 0)
+            with attempt_logs("clean", Execution(Claim(attempt, "token"), "execution-1")):
+                if not retry:
+                    log.info("attempt_claimed")
+                    log.info("attempt_completed", seconds=8.1, commit="3f2a", result='{"kept": 5}')
+                else:
+                    log.error("attempt_failed", reason="KeyError: 'amount'")
+        log.info("worker_stopped", task_id=None)
+    """)
+    for text in ("workflow_id=workflow-1", "task_id=0123456789abcdef", "execution_id=execution-1"):
+        assert text in claimed
+    # What an attempt came to is one line, with what a person looks for.
+    assert ended.endswith(
+        "task=clean task_id=01234567 seconds=8.1 commit=3f2a result='{\"kept\": 5}'"
+    )
+    assert "task=clean task_id=01234567 retry=2" in failed
+    assert "workflow" not in failed + idle
+
+
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_no_value_can_begin_a_line_or_steer_a_terminal(log_format: str) -> None:
     text = run(f"""

@@ -209,6 +209,7 @@ def test_two_workers_in_one_process_do_not_share_a_registry() -> None:
 def test_the_documentation_lists_every_metric_with_its_labels_and_meaning() -> None:
     metrics = WorkerMetrics(["t"])
     metrics.observe("t", PhaseEvent("phase_ended", "publish", 1.0, {"how": "merged"}))
+    metrics.set_publish_budget("t", 5.0)
     rows = []
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -120,7 +120,7 @@ def test_a_retry_with_other_inputs_adopts_nothing(world: InMemoryWorld) -> None:
     ("changes", "said"),
     [
         ({"ref": "0" * 64}, "inputs.dims: no commit 000"),
-        ({"ref": "main"}, "inputs.dims: value: Value error, ref must be a full commit id"),
+        ({"ref": "main"}, "inputs.dims: ref must be a full commit id"),
         ({"repository": "repo"}, "inputs.dims: the task reads repository 'dimensions', not 'repo'"),
         ({"ref_type": "branch"}, "inputs.dims: ref_type"),
         ({"spelling": "refType"}, "inputs.dims: unexpected 'spelling'"),

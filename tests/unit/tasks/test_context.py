@@ -16,16 +16,7 @@ from perago.settings import Settings
 from perago.tasks import context as module
 from perago.tasks.context import AttemptState, TaskContext, attempt_context
 from perago.tasks.definition import definition_of
-
-
-class Clock:
-    """Stands in for the module's time."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+from support.clocks import Clock
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ def body(params: Empty) -> Empty:
 class Concluded:
     events: list[PhaseEvent] = field(default_factory=list)
     output: str = ""
+    started: float = 0.0
 
 
 def with_budget(seconds: float | None) -> TaskDefinition:

@@ -79,7 +79,7 @@ def test_no_secret_and_no_control_character_is_posted(conductor: InMemoryConduct
     assert report(conductor, claim, failed, ["a key-of-this-test \x9b"], seconds=5)
     task, _retry = conductor.workflow(claim.attempt.workflow_instance_id).tasks
     assert task.logs == ["a ******** \\x9b"]
-    assert task.reason == "TaskFailed: \\x1b[2J ********"
+    assert task.reason == "TaskFailed: \\x1b[2J ******** [PRG-301] Try: not ********"
 
 
 def test_a_post_that_conductor_refuses_is_replaced_by_a_failure_that_says_so(

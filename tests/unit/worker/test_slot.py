@@ -18,6 +18,7 @@ from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
 from perago.worker.poller import StopSignals
 from perago.worker.slot import RunningAttempt, Slot, pause_after
+from support.clocks import Clock
 
 
 class Empty(BaseModel):
@@ -37,16 +38,6 @@ def body(params: Empty) -> Empty:
 @dataclass
 class LeaseState:
     is_lost: bool = False
-
-
-class Clock:
-    """Stands in for the module's time."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -179,6 +170,29 @@ def test_the_deadline_of_an_attempt_does_not_cut_its_publication(
     assert watched.decide(StopSignals()).go
     clock.now += 60
     assert watched.reason_to_stop(StopSignals()) is None
+
+
+def test_an_attempt_tells_others_its_phase_its_age_and_the_phases_that_ended(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    enter(watched, "download")
+    leave(watched, "download")
+    enter(watched, "body")
+    failed = {"error": "ValueError"}
+    watched.record(PhaseReported(action="phase_failed", phase="body", seconds=2.0, details=failed))
+    told = PhaseReported(
+        action="task_progress", phase="body", seconds=None, details={"done": 3, "total": 9}
+    )
+    watched.record(told)
+    clock.now += 7.0
+    view = watched.view(3)
+    assert view.progress == "progress: 3 of 9"
+    assert (view.task, view.task_id, view.workflow_id) == ("watched", "task", "workflow")
+    assert (view.slot, view.phase, view.seconds) == (3, "body", 7.0)
+    assert [(it.phase, it.seconds, it.error) for it in view.phases] == [
+        ("download", 1.0, None),
+        ("body", 2.0, "ValueError"),
+    ]
 
 
 def test_a_body_is_told_the_time_until_its_first_deadline_and_that_the_worker_stops(

@@ -1,0 +1,1 @@
+"""The dashboard: pages about workers, workflows, attempts and branches, served on loopback."""

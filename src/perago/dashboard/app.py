@@ -1,0 +1,138 @@
+"""The pages and their addresses; each page is a function from a request to a template's values."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from perago.dashboard import rendering
+from perago.dashboard.guard import Guard
+from perago.dashboard.pages import NoPageError, Pages
+from perago.dashboard.rendering import Page
+from perago.dashboard.sources import Sources
+from perago.errors import NotFoundError, PeragoError
+
+_STATIC = Path(__file__).parent / "static"
+# How often an open page is looked at again, and for how long one stream lasts; browsers reconnect.
+_LIVE_SECONDS = 2.0
+_STREAM_SECONDS = 600.0
+_MOST_STREAMS = 24
+_TICK_SECONDS = 0.25
+_log = structlog.get_logger(__name__)
+
+View = Callable[[Request], Page]
+
+
+@dataclass(slots=True)
+class _Streams:
+    """Counts the open streams; used by the server's one thread."""
+
+    open: int = 0
+
+
+def build_app(
+    sources: Sources, token: str, *, port: int, stopping: threading.Event | None = None
+) -> ASGIApp:
+    """Build the application; ``stopping`` ends the streams of open pages."""
+    pages = Pages(sources)
+    views: dict[str, View] = {
+        "/": pages.overview,
+        "/workflows/{workflow_id}": pages.workflow,
+        "/attempts/{task_id}": pages.attempt,
+        "/repositories": pages.repositories,
+        "/repositories/{repository}": pages.branch,
+        "/repositories/{repository}/branches/{branch}": pages.branch,
+        "/repositories/{repository}/commits/{commit}": pages.commit,
+        "/publish-times": pages.publish_times,
+        "/errors": pages.errors,
+    }
+    streams = _Streams()
+    ends = stopping or threading.Event()
+    routes = [
+        Mount("/static", StaticFiles(directory=_STATIC)),
+        *(Route(f"/live{path}", _stream(view, streams, ends)) for path, view in views.items()),
+        *(Route(path, _answer(view)) for path, view in views.items()),
+        Route("/{rest:path}", _answer(_nothing)),
+    ]
+    return Guard(Starlette(routes=routes), token, port=port)
+
+
+def _nothing(_: Request) -> Page:
+    raise NoPageError("There is no such page.")
+
+
+def _look(view: View, request: Request) -> tuple[int, Page]:
+    """Build a page; what goes wrong is a page, too, and names no secret."""
+    try:
+        return 200, view(request)
+    except NoPageError as error:
+        return 404, rendering.problem("Not found", str(error))
+    except PeragoError as error:
+        status = 404 if isinstance(error, NotFoundError) else 502
+        return status, rendering.failure(error)
+    except Exception as error:  # noqa: BLE001  a bug in one page must not end the others
+        _log.exception("dashboard_failed", error=type(error).__name__)
+        text = "This page could not be made, which is a bug in Perago. The log has the details."
+        return 500, rendering.problem("A bug in Perago", text)
+
+
+def _answer(view: View) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        status, page = _look(view, request)
+        return HTMLResponse(rendering.whole(page, request.url.path), status)
+
+    return answer
+
+
+def _stream(view: View, streams: _Streams, ends: threading.Event) -> Any:
+    """Answer with server-sent events: the page's changing part, whenever it has changed."""
+
+    async def events(request: Request) -> AsyncIterator[str]:
+        streams.open += 1
+        try:
+            before, deadline = "", time.monotonic() + _STREAM_SECONDS
+            yield "retry: 3000\n\n"
+            while not ends.is_set() and time.monotonic() < deadline:
+                _, page = await run_in_threadpool(_look, view, request)
+                part = rendering.part(page)
+                if part != before:
+                    before = part
+                    yield f"data: {json.dumps(part)}\n\n"
+                else:
+                    # Tells the browser that the server is there, and the server that it is not.
+                    yield ": still here\n\n"
+                if not page.is_live:
+                    yield "event: over\ndata: \n\n"
+                    return
+                await _pause(ends)
+        finally:
+            streams.open -= 1
+
+    async def answer(request: Request) -> Response:
+        if streams.open >= _MOST_STREAMS:
+            return PlainTextResponse("too many open pages\n", 503)
+        return StreamingResponse(events(request), media_type="text/event-stream")
+
+    return answer
+
+
+async def _pause(ends: threading.Event) -> None:
+    for _ in range(round(_LIVE_SECONDS / _TICK_SECONDS)):
+        if ends.is_set():
+            return
+        await asyncio.sleep(_TICK_SECONDS)

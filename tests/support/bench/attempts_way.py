@@ -1,0 +1,120 @@
+"""How an attempt moves a folder, alone to be measured. As a program it does so once, in its order.
+
+It imports no more than an executor does: the SDK of LakeFS alone would be half of its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import uuid
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from perago.connections import LakeFSConnection
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.objects import LakeFSObjects
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.protocol.workspace import StagingBranch, WorkspaceInput
+from perago.transfer.cache import ObjectCache
+from perago.transfer.engine import Engine
+from perago.transfer.workspaces import LocalWorkspaces
+from support.bench.rounds import seconds_of
+from support.measured import peak_kilobytes
+
+# Where all movers put a folder, and how many objects each of them moves at once.
+PREFIX = "up"
+THREADS = 32
+
+
+class Place(Protocol):
+    """A repository, and a folder for workspaces."""
+
+    @property
+    def connection(self) -> LakeFSConnection: ...
+    @property
+    def repository(self) -> str: ...
+    @property
+    def root(self) -> Path: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPlace:
+    """The place that an order names."""
+
+    connection: LakeFSConnection
+    repository: str
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsWay:
+    """The phases `stage` and `download` of an attempt, with a new cache each time."""
+
+    # Where the caches are; None: without a cache.
+    caches: Path | None
+
+    def up(self, place: Place, base: str, folder: Path) -> tuple[float, str]:
+        branch = StagingBranch(place.repository, f"bench-{uuid.uuid4().hex}")
+        commits: list[str] = []
+        with (
+            closing(LakeFSControl(place.connection)) as control,
+            self._workspaces(place).open(_execution()) as workspace,
+        ):
+            workspace.fetch(_input(place, base), PREFIX)
+            shutil.copytree(
+                folder, workspace.data, copy_function=shutil.copyfile, dirs_exist_ok=True
+            )
+            plan = workspace.changes()
+
+            def stage() -> None:
+                control.create_branch(branch, base)
+                workspace.stage(plan, branch)
+                commits.append(control.commit(branch, "bench", {}).commit)
+
+            return seconds_of(stage), commits[0]
+
+    def down(self, place: Place, ref: str, target: Path) -> tuple[float, int]:
+        counts: dict[str, int] = {}
+        with self._workspaces(place).open(_execution()) as workspace:
+            seconds = seconds_of(lambda: counts.update(workspace.fetch(_input(place, ref), PREFIX)))
+        return seconds, counts["objects"]
+
+    def _workspaces(self, place: Place) -> LocalWorkspaces:
+        cache = None
+        if self.caches is not None:
+            cache = ObjectCache(self.caches / uuid.uuid4().hex)
+            cache.prepare()
+        engine = Engine(LakeFSObjects(place.connection), THREADS, cache)
+        return LocalWorkspaces(place.root / "workspaces", engine)
+
+
+def _execution() -> Execution:
+    return Execution(Claim(Attempt("bench", "bench", 0, "step"), "claim"), uuid.uuid4().hex)
+
+
+def _input(place: Place, ref: str) -> WorkspaceInput:
+    return WorkspaceInput(repository=place.repository, branch="main", ref_type="commit", ref=ref)
+
+
+def main() -> None:
+    """Read what to move, and where LakeFS is, from the standard input; tell seconds and memory."""
+    order = json.load(sys.stdin)
+    connection = LakeFSConnection(
+        order["endpoint"], order["access_key_id"], SecretStr(order["secret"])
+    )
+    place = OrderedPlace(connection, order["repository"], Path(order["root"]))
+    mover, folder = AttemptsWay(Path(order["caches"])), Path(order["folder"])
+    move = mover.up if order["way"] == "up" else mover.down
+    seconds, found = move(place, order["ref"], folder)
+    told = {"seconds": seconds, "found": found, "megabytes": peak_kilobytes() // 1024}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

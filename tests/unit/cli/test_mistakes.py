@@ -1,0 +1,477 @@
+"""The mistakes that people make: each message says what is wrong and what to write.
+
+A reader must be able to mend each without the docs, so the whole text is held here, with the exit
+code. Mistakes that only a server can answer are in tests/integration.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perago.cli import output
+from perago.errors import BackendDeniedError, ConfigurationError
+from perago.observability.health import HealthServer
+from perago.observability.metrics import WorkerMetrics
+from perago.protocol.outcome import bare_reason, failure_of, told_hint, told_reason
+from perago.settings import Address
+from support.command_line import Ended, run_perago
+
+TASKS = """\
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from perago import WorkspaceSpec, require_glob, task
+
+
+class CleanParams(BaseModel):
+    smallest: float = 0.0
+    mistake: str = ""
+
+
+class CleanResult(BaseModel):
+    rows: float
+
+
+SALES = WorkspaceSpec(prefix="sales", pre=[require_glob("*.csv")])
+
+
+@task(name="clean", owner_email="data@example.com", workspace=SALES)
+def clean(workspace: Path, params: CleanParams) -> CleanResult:
+    match params.mistake:
+        case "key":
+            return CleanResult(rows={}["amount"])
+        case "link":
+            (workspace / "latest").symlink_to("a.csv")
+        case "result":
+            return {"rows": "many"}
+        case "nan":
+            return CleanResult(rows=float("nan"))
+        case "exit":
+            raise SystemExit(3)
+    return CleanResult(rows=1)
+"""
+DOCTOR = "`perago doctor` checks the settings and the servers."
+KEYS = {
+    "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "some-key",
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "open-sesame",
+}
+
+
+def line_of(text: str) -> int:
+    """The line of the module that has a text, counted from 1."""
+    return next(n for n, line in enumerate(TASKS.splitlines(), start=1) if text in line)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("id\n1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    """A port that nobody listens on: bound, so that nobody else takes it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def said(done: Ended) -> list[str]:
+    """The lines of an error, without those of the phases before it."""
+    lines = (done.out + done.err).splitlines()
+    return [line for line in lines if not line.startswith(PHASES)]
+
+
+PHASES = ("validate: ", "pre_guardrails: ", "body: ", "check_result: ", "post_", "check_files: ")
+
+
+# Modules and definitions
+
+
+@pytest.mark.parametrize("command", ["check", "start", "extract", "register"])
+def test_a_module_that_does_not_exist(folder: Path, command: str) -> None:
+    done = run_perago(command, "task", folder=folder)
+    assert done.code == 2
+    text = (
+        f"no module named 'task' in {folder} or on the Python path: "
+        "run from the folder it is in, or install it"
+    )
+    assert text in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("tasks.py", "'tasks.py' is not the name of a module: write tasks"),
+        ("tasks:claen", "module 'tasks' has no task 'claen'; it has: clean"),
+        ("empty", "module 'empty' has no function decorated with @task"),
+    ],
+)
+def test_a_name_that_is_almost_right(folder: Path, target: str, text: str) -> None:
+    (folder / "empty.py").write_text("")
+    done = run_perago("check", target, folder=folder)
+    assert (done.code, said(done)) == (2, [f"error: {text}", "1 problem to correct"])
+
+
+def test_a_syntax_error(folder: Path) -> None:
+    (folder / "broken.py").write_text("from perago import task\n\ndef clean(:\n")
+    done = run_perago("start", "broken", folder=folder)
+    assert (done.code, said(done)) == (
+        2,
+        [
+            "PRG-101 DefinitionError: broken.py:3: module 'broken' is not valid Python: "
+            "invalid syntax",
+            "Try: Correct the definition, then run `perago check MODULE`.",
+        ],
+    )
+
+
+def test_a_package_that_is_not_installed(folder: Path) -> None:
+    (folder / "broken.py").write_text("import pandaz\n")
+    done = run_perago("check", "broken", folder=folder)
+    assert (done.code, said(done)[0]) == (
+        2,
+        "error: broken.py:1: module 'broken' cannot be imported: it needs 'pandaz', which is not "
+        "installed",
+    )
+
+
+def test_a_prefix_that_leads_out_of_the_repository(folder: Path) -> None:
+    (folder / "broken.py").write_text(TASKS.replace('prefix="sales"', 'prefix="../sales"'))
+    done = run_perago("check", "broken", folder=folder)
+    assert (done.code, said(done)[0]) == (
+        2,
+        f"error: broken.py:{line_of('@task(')}: task 'clean': WorkspaceSpec.prefix '../sales': "
+        "write a folder like 'audio/render', without '.', '..', '//', backslashes or control "
+        "characters",
+    )
+
+
+# Settings and servers
+
+
+def test_credentials_that_are_missing(folder: Path) -> None:
+    done = run_perago("start", "tasks", folder=folder)
+    assert (done.code, said(done)) == (
+        2,
+        [
+            "PRG-102 ConfigurationError: not set: CONDUCTOR_SERVER_URL",
+            "not set: LAKECTL_SERVER_ENDPOINT_URL, LAKECTL_CREDENTIALS_ACCESS_KEY_ID, "
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
+            'Try: Set them in the environment; for the embedded servers: eval "$(perago dev env)".',
+            DOCTOR,
+        ],
+    )
+
+
+def test_an_address_without_a_scheme_and_a_metrics_address_without_a_host(folder: Path) -> None:
+    given = {"CONDUCTOR_SERVER_URL": "localhost:8080", "PERAGO_METRICS_ADDRESS": "9464"}
+    done = run_perago("start", "tasks", folder=folder, extra=given)
+    assert (done.code, said(done)) == (
+        2,
+        [
+            "PRG-102 ConfigurationError: CONDUCTOR_SERVER_URL (environment): write an http:// or "
+            "https:// address with a host",
+            "PERAGO_METRICS_ADDRESS (environment): write host:port, for example 127.0.0.1:9464, "
+            "or off",
+            "Try: Correct the settings named above; docs/configuration.md lists every setting.",
+            DOCTOR,
+        ],
+    )
+
+
+def test_a_key_in_a_file_that_is_misspelt(folder: Path) -> None:
+    (folder / "perago.toml").write_text('lakefs-endpoin = "http://127.0.0.1:8000"\n')
+    done = run_perago("config", "show", folder=folder)
+    assert (done.code, said(done)[0]) == (
+        2,
+        "PRG-102 ConfigurationError: lakefs-endpoin (perago.toml): there is no such setting; "
+        "the nearest is lakefs-endpoint",
+    )
+
+
+def test_lakefs_is_dead(folder: Path, closed: int) -> None:
+    address = f"http://127.0.0.1:{closed}"
+    given = {**KEYS, "LAKECTL_SERVER_ENDPOINT_URL": address}
+    done = run_perago("workspace", "ls", "shop", folder=folder, extra=given)
+    assert (done.code, said(done)) == (
+        3,
+        [
+            "PRG-601 BackendUnavailableError: LakeFS did not answer to read repository 'shop': "
+            "ConnectError: [Errno 111] Connection refused",
+            "Try: Check that the server is up and reachable from this machine.",
+            f"LakeFS's address is {address} (LAKECTL_SERVER_ENDPOINT_URL, environment).",
+            DOCTOR,
+        ],
+    )
+
+
+def test_conductor_is_dead(folder: Path, closed: int) -> None:
+    address = f"http://127.0.0.1:{closed}/api"
+    given = {"CONDUCTOR_SERVER_URL": address}
+    done = run_perago("register", "tasks", folder=folder, extra=given)
+    assert (done.code, said(done)) == (
+        3,
+        [
+            "PRG-601 BackendUnavailableError: Conductor did not answer to read TaskDef 'clean': "
+            "ConnectError: [Errno 111] Connection refused",
+            "Try: Check that the server is up and reachable from this machine.",
+            f"Conductor's address is {address} (CONDUCTOR_SERVER_URL, environment).",
+            DOCTOR,
+        ],
+    )
+
+
+def test_both_servers_are_dead_and_a_worker_names_both(folder: Path, closed: int) -> None:
+    address = f"http://127.0.0.1:{closed}"
+    given = {
+        **KEYS,
+        "LAKECTL_SERVER_ENDPOINT_URL": address,
+        "CONDUCTOR_SERVER_URL": f"{address}/api",
+    }
+    done = run_perago("start", "tasks", folder=folder, extra=given)
+    refused = "ConnectError: [Errno 111] Connection refused"
+    assert (done.code, said(done)) == (
+        3,
+        [
+            f"PRG-601 BackendUnavailableError: CONDUCTOR_SERVER_URL={address}/api: Conductor did "
+            f"not answer to read TaskDef 'clean': {refused}",
+            f"LAKECTL_SERVER_ENDPOINT_URL={address}: LakeFS did not answer to check the "
+            f"credentials: {refused}",
+            "Try: Check that the server is up and reachable from this machine.",
+            DOCTOR,
+        ],
+    )
+    assert "open-sesame" not in done.out + done.err
+
+
+def test_an_error_about_credentials_names_the_server_and_not_the_secret(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", "http://127.0.0.1:8000")
+    for key, value in KEYS.items():
+        monkeypatch.setenv(key, value)
+    output.explain(BackendDeniedError("LakeFS could not read repository 'shop': 401"))
+    printed = capsys.readouterr().err
+    assert printed.splitlines() == [
+        "PRG-602 BackendDeniedError: LakeFS could not read repository 'shop': 401",
+        "Try: Check the credentials and what their user may do.",
+        "LakeFS's address is http://127.0.0.1:8000 (LAKECTL_SERVER_ENDPOINT_URL, environment).",
+        "LakeFS's key is some-key (LAKECTL_CREDENTIALS_ACCESS_KEY_ID, environment).",
+        DOCTOR,
+    ]
+
+
+def test_the_port_of_the_metrics_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        server = HealthServer(address, WorkerMetrics(), list)
+        with pytest.raises(ConfigurationError) as caught, server:
+            pass
+    output.explain(caught.value)
+    assert caught.value.exit_code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"PRG-102 ConfigurationError: PERAGO_METRICS_ADDRESS: cannot listen on {address}: "
+        "Address already in use",
+        "Try: Choose another address or a free port (port 0 takes one), or set it to off.",
+        DOCTOR,
+    ]
+
+
+def test_the_stack_of_another_folder_is_meant(folder: Path) -> None:
+    done = run_perago("dev", "env", "--data-dir", "my stack", folder=folder)
+    assert (done.code, said(done)) == (
+        2,
+        [
+            f"PRG-103 SetupError: no stack runs in {folder / 'my stack'}",
+            "Try: Start one with `perago dev up --data-dir 'my stack' --detach`.",
+            DOCTOR,
+        ],
+    )
+
+
+# Bodies, params and results
+
+
+def run_body(folder: Path, **params: Any) -> Ended:
+    given = ["--workspace", "data", "--params", json.dumps(params)]
+    return run_perago("run", "tasks", *given, folder=folder)
+
+
+def test_a_key_error_in_a_body(folder: Path) -> None:
+    done = run_body(folder, mistake="key")
+    assert done.code == 1
+    lines = said(done)
+    # The author's own frames, and none of those that called them.
+    assert lines[0] == "Traceback (most recent call last):"
+    assert f'  File "{folder / "tasks.py"}", line {line_of("amount")}, in clean' in lines
+    assert sum(line.startswith("  File ") for line in lines) == 1
+    assert lines[-1] == "the task failed: KeyError: 'amount'"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text", "hint"),
+    [
+        (
+            "link",
+            "PRG-401 ProjectionError: workspace publication does not support symlinks: latest",
+            "Put a file with the content in its place, or remove it before the task returns.",
+        ),
+        (
+            "result",
+            "PRG-305 ResultError: the result does not fit CleanResult: rows: Input should be a "
+            "valid number, unable to parse string as a number",
+            "Return the declared model; put large data into the workspace, not into the result.",
+        ),
+        (
+            "nan",
+            "PRG-305 ResultError: the result cannot be written as JSON: it has NaN or an infinite "
+            "number, which JSON does not have",
+            "Return the declared model; put large data into the workspace, not into the result.",
+        ),
+        (
+            "exit",
+            "PRG-303 BodyError: the task body called sys.exit(3)",
+            "Return from the task or raise TaskFailed; sys.exit() belongs into scripts.",
+        ),
+    ],
+)
+def test_a_body_that_returns_what_cannot_be_published(
+    folder: Path, mistake: str, text: str, hint: str
+) -> None:
+    done = run_body(folder, mistake=mistake)
+    assert (done.code, said(done)) == (1, [text, f"Try: {hint}"])
+
+
+def test_params_that_are_misspelt_or_do_not_fit(folder: Path) -> None:
+    done = run_body(folder, smalest=10)
+    assert (done.code, said(done)) == (
+        1,
+        [
+            "PRG-201 InputError: params: smalest: there is no such key; known are smallest, "
+            "mistake",
+            "Try: Correct --params.",
+        ],
+    )
+    done = run_body(folder, smallest="many")
+    assert said(done)[0] == (
+        "PRG-201 InputError: params: smallest: Input should be a valid number, unable to parse "
+        "string as a number"
+    )
+
+
+def test_data_that_is_not_there(folder: Path) -> None:
+    (folder / "data" / "a.csv").unlink()
+    done = run_body(folder)
+    assert (done.code, said(done)) == (
+        1,
+        [
+            "PRG-211 PreGuardrailViolation: '*.csv' matches 0 files, at least 1 required",
+            "Try: Correct the step that produced this workspace, then start a new workflow.",
+        ],
+    )
+
+
+def test_the_disk_is_full() -> None:
+    failed = failure_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/perago/x"))
+    assert failed.reason == "OSError: [Errno 28] No space left on device: '/var/lib/perago/x'"
+    assert failed.is_infrastructure
+    assert failed.hint == (
+        "Free space on the worker's disk, where PERAGO_WORKSPACE_ROOT and PERAGO_OBJECT_CACHE "
+        "are: `perago sweep` and `perago cache clear` remove what nobody needs."
+    )
+
+
+# Workflows
+
+
+def step(name: str, workspace: str, **params: Any) -> dict[str, Any]:
+    return {
+        "name": "clean",
+        "taskReferenceName": name,
+        "type": "SIMPLE",
+        "inputParameters": {"workspace": workspace, "params": params},
+    }
+
+
+def check_workflow(folder: Path, *tasks: dict[str, Any]) -> list[str]:
+    workflow = {"name": "wf", "ownerEmail": "data@example.com", "tasks": tasks}
+    (folder / "workflow.json").write_text(json.dumps(workflow))
+    done = run_perago("workflow", "check", "workflow.json", "tasks", folder=folder)
+    assert done.code == 2
+    return said(done)
+
+
+def test_a_step_that_takes_the_wrong_workspace(folder: Path) -> None:
+    start = "${workflow.input.workspace}"
+    assert check_workflow(folder, step("one", start), step("two", start)) == [
+        "error: step 'two': takes the workspace of the workflow's input, but step 'one' publishes "
+        "to the same branch before it, so that it fails with PRG-502: write "
+        '"workspace": "${one.output.workspace}"',
+        "1 problem to correct",
+    ]
+
+
+def test_parallel_writers(folder: Path) -> None:
+    start = "${workflow.input.workspace}"
+    fork = {
+        "name": "fork",
+        "taskReferenceName": "fork",
+        "type": "FORK_JOIN",
+        "forkTasks": [[step("one", start)], [step("two", start)]],
+    }
+    join = {
+        "name": "join",
+        "taskReferenceName": "join",
+        "type": "JOIN",
+        "joinOn": ["one", "two"],
+    }
+    assert check_workflow(folder, fork, join) == [
+        "error: step 'fork': steps 'one' and 'two' publish to the same branch at the same time, so "
+        "that all but one fail with PRG-502: run them one after the other, or give each a branch "
+        "of its own",
+        "1 problem to correct",
+    ]
+
+
+def test_params_of_a_step_that_are_misspelt(folder: Path) -> None:
+    assert check_workflow(folder, step("one", "${workflow.input.workspace}", smalest=1)) == [
+        "error: step 'one': params: CleanParams has no field 'smalest'; did you mean 'smallest'?",
+        "1 problem to correct",
+    ]
+
+
+# What Conductor shows
+
+
+def test_the_reason_in_conductor_has_the_code_and_what_to_do() -> None:
+    failed = failure_of(ConfigurationError("not set: X", hint="Set X."))
+    told = told_reason(failed)
+    assert told == "ConfigurationError: not set: X [PRG-102] Try: Set X."
+    assert (bare_reason(told), told_hint(told)) == (failed.reason, "Set X.")
+
+
+@pytest.mark.parametrize("length", [300, 480, 500, 5000])
+def test_the_reason_in_conductor_keeps_its_code_within_what_conductor_keeps(length: int) -> None:
+    told = told_reason(failure_of(ConfigurationError("x" * length, hint="y" * 200)))
+    assert len(told) <= 500
+    assert "[PRG-102]" in told
+    assert told_hint(told) in {None, "y" * 200}
+
+
+def test_the_reason_of_an_author_s_exception_stays_as_it_is() -> None:
+    told = told_reason(failure_of(KeyError("amount")))
+    assert (told, told_hint(told)) == ("KeyError: 'amount'", None)
+    assert bare_reason(told) == told
