@@ -62,7 +62,7 @@ def assert_labelled(jobs: list[dict[str, Any]], workflow: str, attempts: list[st
     assert phases == {"body", "post_guardrails"}
 
 
-# Takes long, and is the only proof that a worker's own server outlives an executor.
+@pytest.mark.slow
 def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
     spark_site: WorkerSite,
 ) -> None:
@@ -90,7 +90,7 @@ def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with
     spark_site.assert_nothing_left()
 
 
-# Takes long, and is the only proof that a worker sees the death of a real server.
+@pytest.mark.slow
 def test_the_death_of_the_server_ends_its_attempts_at_once_and_they_are_retried(
     spark_site: WorkerSite,
 ) -> None:
