@@ -101,7 +101,8 @@ def open_session(
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
             _ship(session, artifacts())
     except BaseException:
-        close_session(session)
+        with suppress(Exception):  # the reason why it could not be opened says more
+            close_session(session)
         raise
     return session
 
