@@ -140,7 +140,7 @@ def run_on_spark(
     def compare(since: str | None) -> WorkspaceChanges:
         if since is not None:
             raise ValueError(f"changes(since={since!r}): a run on folders has no commits")
-        return changes or WorkspaceChanges(added=tuple(_paths(before)))
+        return WorkspaceChanges(tuple(_paths(before))) if changes is None else changes
 
     def view(folder: Path, output: str | None = None) -> SparkWorkspace:
         return SparkWorkspace(

@@ -195,6 +195,8 @@ def test_a_spark_task_is_told_what_changed_since_its_own_last_run(
     assert (first.added, first.since) == (("a", "b"), None)
     # That run changed nothing, so it would not have been published.
     assert space.run(tell, spark=session).result.added == ("a", "b")
+    none = space.run(tell, {"write": False}, spark=session).result
+    assert (none.added, none.changed, none.removed) == ((), (), ())
     space.put({"a": "2", "c": "1"})
     (space.folder / "b").unlink()
     told = space.run(tell, {"write": False}, spark=session).result
