@@ -66,9 +66,13 @@ class LastPublication:
     def _find(self) -> tuple[Commit, Record] | None:
         for commit in self._history():
             record = read_record(commit)
-            if record and (record.task_name, record.prefix) == (self.task_name, self.prefix):
+            if record and self._is_ours(record):
                 return commit, record
         return None
+
+    def _is_ours(self, record: Record) -> bool:
+        # A store may drop the empty prefix of the whole repository.
+        return record.task_name == self.task_name and (record.prefix or "") == self.prefix
 
     def _history(self) -> Iterator[Commit]:
         """Yield the commits from the input back; raises at the bound."""

@@ -90,6 +90,12 @@ def test_the_publications_of_other_tasks_and_other_prefixes_do_not_count(
     assert told(world) == {"data/from-other": "added"}
 
 
+def test_a_task_on_the_whole_repository_has_an_empty_prefix(world: InMemoryWorld) -> None:
+    run(world, lambda workspace: workspace.write("mine", b"m"), prefix="")
+    world.commit({"other/y": b"y"})
+    assert run(world, prefix="") == {"other/y": "added"}
+
+
 def test_a_retry_sees_what_its_dead_predecessor_saw(world: InMemoryWorld) -> None:
     run(world)
     world.ref = world.commit({"data/new": b"n"}).id
