@@ -26,6 +26,7 @@ from perago.errors import (
     UnfinishedOperationError,
 )
 from perago.protocol.job import SparkPorts
+from perago.protocol.last_seen import LastPublication
 from perago.protocol.leftovers import Boundary
 from perago.protocol.ports import SparkExecution
 from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
@@ -46,7 +47,17 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     with ExitStack() as closing:
         with phases("session"):
             opening = ports.executions.open(
-                steps.execution, pinned.workspace, spec.prefix, pinned.inputs
+                steps.execution,
+                pinned.workspace,
+                spec.prefix,
+                pinned.inputs,
+                LastPublication(
+                    steps.storage.lake,
+                    ports.objects,
+                    pinned.workspace,
+                    steps.job.name,
+                    spec.prefix,
+                ),
             )
             spark = closing.enter_context(opening)
         with phases("pre_guardrails"):
