@@ -91,8 +91,8 @@ def test_a_host_that_cannot_be_found_is_left_to_the_client() -> None:
 
 def test_the_operations_of_a_server_that_is_gone_are_not_waited_for(port: int) -> None:
     session = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
-    store: Any = None
-    execution = ConnectExecution(session, store, "repository", "data")
+    unused: Any = None
+    execution = ConnectExecution(session, unused, "repository", "data", unused)
     began = time.monotonic()
     with pytest.raises(SparkServerDiedError, match="nothing listens any more"):
         execution.end_operations()
