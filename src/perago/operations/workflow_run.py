@@ -71,8 +71,9 @@ def pin_refs(workflow: WorkflowFile, given: Json, pin: Pin) -> Json:
     for path in workflow.workspace_inputs():
         for value in _values_at(full, path):
             repository, branch = value.get("repository"), value.get("branch")
-            named = isinstance(repository, str) and isinstance(branch, str | None)
-            if named and set(value) <= _UNPINNED:
+            if not isinstance(repository, str) or not isinstance(branch, str | None):
+                continue
+            if set(value) <= _UNPINNED:
                 value.update(pin(repository, branch))
     return full
 
