@@ -104,8 +104,14 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.report_bug(error)
-        sys.exit(EXIT_BUG)
+        from perago.protocol.outcome import machine_error
+
+        if (exhausted := machine_error(error)) is None:
+            output.report_bug(error)
+            sys.exit(EXIT_BUG)
+        output.explain(exhausted)
+        output.drop_results()
+        sys.exit(exhausted.exit_code)
     sys.exit(0)
 
 

@@ -50,6 +50,7 @@ def show(
     except (BackendError, ConfigurationError) as error:
         # What Conductor says is worth showing when LakeFS cannot be asked.
         output.warn(f"{error.code} the attempt's branch and commits are not shown: {error}")
+        output.point_to_doctor_after(error)
     if as_json:
         output.emit_json(as_document(found))
         return

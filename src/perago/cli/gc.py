@@ -44,7 +44,9 @@ def gc(
         removed = list(collect(lake, items)) if yes else []
     show = _show_json if as_json else _show
     show(items, removed, unread, deleting=yes)
-    if unread or any(entry.error for entry in removed):
+    errors = [*(problem.error for problem in unread), *(entry.error for entry in removed)]
+    output.point_to_doctor_after(*filter(None, errors))
+    if any(errors):
         raise typer.Exit(BackendError.exit_code)
 
 

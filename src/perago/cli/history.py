@@ -36,6 +36,7 @@ def history(
     from perago.lakefs.control import LakeFSControl
     from perago.lakefs.objects import LakeFSObjects
     from perago.operations.history import read_history
+    from perago.operations.locations import naming_what_is_there
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
 
@@ -43,6 +44,7 @@ def history(
     with (
         closing(LakeFSControl(connection)) as lake,
         closing(LakeFSObjects(connection)) as objects,
+        naming_what_is_there(connection, repository, branch),
     ):
         found = read_history(lake, objects, repository, branch, limit=limit)
     if as_json:

@@ -16,20 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from perago.errors import (
+    INFRASTRUCTURE,
     BackendDeniedError,
     BackendUnavailableError,
     ConfigurationError,
     PeragoError,
-    SetupError,
 )
 from perago.masking import escape_controls, sendable
 
-_ABOUT_THE_SET_UP = (
-    BackendDeniedError,
-    BackendUnavailableError,
-    ConfigurationError,
-    SetupError,
-)
 # The settings that say where a server is, and who asks it.
 _ABOUT_SERVERS = {
     "lakefs_endpoint": ("LakeFS", "address"),
@@ -81,8 +75,7 @@ def explain(error: PeragoError) -> None:
     note(f"Try: {dev_commands(error.hint)}")
     if isinstance(error, BackendUnavailableError | BackendDeniedError):
         _show_settings(str(error), with_user=isinstance(error, BackendDeniedError))
-    if isinstance(error, _ABOUT_THE_SET_UP):
-        point_to_doctor()
+    point_to_doctor_after(error)
 
 
 def _show_settings(message: str, *, with_user: bool) -> None:
@@ -115,9 +108,22 @@ def dev_commands(text: str) -> str:
     return re.sub(r"`perago dev (\w+)", lambda found: f"{found[0]} {option}", text)
 
 
+def point_to_doctor_after(*errors: PeragoError) -> None:
+    """Say where to look, if one of these errors is not about what was asked for."""
+    if any(isinstance(error, INFRASTRUCTURE) for error in errors):
+        point_to_doctor()
+
+
 def point_to_doctor() -> None:
-    """Say where to look when the settings or a server may be the reason."""
-    note("`perago doctor` checks the settings and the servers.")
+    """Say where to look when the settings, a server or the machine may be the reason."""
+    note("`perago doctor` checks the settings, the servers and this machine.")
+
+
+def drop_results() -> None:
+    """Forget what could not be written to stdout, which the interpreter would try again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def report_bug(error: Exception) -> None:

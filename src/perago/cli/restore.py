@@ -38,6 +38,7 @@ def restore(
 
     from perago.lakefs.control import LakeFSControl
     from perago.lakefs.objects import LakeFSObjects
+    from perago.operations.locations import naming_what_is_there
     from perago.operations.restore import Restorer
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
@@ -49,6 +50,7 @@ def restore(
     with (
         closing(LakeFSControl(connection)) as lake,
         closing(LakeFSObjects(connection)) as objects,
+        naming_what_is_there(connection, repository, branch),
     ):
         restorer = Restorer(lake, objects, leftover)
         found = restorer.restore(repository, tag, branch, really=yes)

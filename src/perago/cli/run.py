@@ -49,7 +49,7 @@ def run(
     --branch it is a real transaction: it starts from the branch's HEAD and publishes only if the
     branch is still there at the end.
     """
-    from perago.errors import BackendError, InputError
+    from perago.errors import InputError
     from perago.masking import hide_secret_variables
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
@@ -81,7 +81,7 @@ def run(
         # What an attempt takes from a workflow, a run takes from its options.
         is_input = outcome.code == InputError.code
         output.note(f"Try: {'Correct --params.' if is_input else outcome.hint}")
-    if outcome.exit_code == BackendError.exit_code:
+    if outcome.is_infrastructure:
         output.point_to_doctor()
     raise typer.Exit(outcome.exit_code)
 

@@ -235,6 +235,7 @@ def _follow(
 
 
 def _show(done: WorkflowRun) -> None:
+    from perago.errors import INFRASTRUCTURE
     from perago.operations.workflow_follow import error_of, failed_step, last_workspace
     from perago.protocol.outcome import bare_reason, told_hint
 
@@ -252,6 +253,8 @@ def _show(done: WorkflowRun) -> None:
     output.note(bare_reason(told) or "Conductor gives no reason")
     if kind is not None:
         output.note(f"{kind.code}, try: {told_hint(told) or kind.hint}")
+        if issubclass(kind, INFRASTRUCTURE):
+            output.point_to_doctor()
     output.note("To run it again from the branch's HEAD, give the same command.")
 
 

@@ -17,6 +17,7 @@ from perago.errors import (
     PostGuardrailViolation,
     PreGuardrailViolation,
 )
+from perago.operations.locations import naming_what_is_there
 from perago.protocol.events import EventSink, Phases
 from perago.protocol.garbage import local_task_id
 from perago.protocol.identity import Attempt, Claim, Execution
@@ -43,6 +44,7 @@ from perago.transfer.inventory import Projection
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
+from perago.wiring.connections import lakefs_connection
 from perago.wiring.jobs import build_context, build_job
 from perago.wiring.ports import SparkAccess, build_policy, open_ports
 from perago.wiring.spark import choose_spark
@@ -263,7 +265,10 @@ class Transaction:
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
             lake = ports.storage.lake
-            payload = {"workspace": _at_head(lake, self.repository, self.branch), "params": params}
+            lakefs = lakefs_connection(self.settings)
+            with naming_what_is_there(lakefs, self.repository, self.branch):
+                head = _at_head(lake, self.repository, self.branch)
+            payload: dict[str, Any] = {"workspace": head, "params": params}
             if inputs := self._inputs(lake):
                 payload["inputs"] = inputs
             try:
