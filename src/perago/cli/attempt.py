@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ def show(
     task_id: Annotated[
         str, typer.Argument(metavar="TASK_ID", help="The id of a task in Conductor.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show an attempt's timeline, fences, commits and result, or why it failed."""
     from contextlib import closing

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.budget import PublishTimes
@@ -24,7 +25,7 @@ def budget(
             show_default="http://PERAGO_METRICS_ADDRESS/metrics",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Propose a PublishBudget for each task from a running worker's publish times."""
     from perago.operations.budget import PublishTimes, fetch_metrics, read_publish_times

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 from perago.masking import mask_secrets
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def doctor(
             "--spark", help="Run a small job on Spark; managed Spark is started for that."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check settings, servers, Java, Spark, the workspace root, clocks and fences.
 

@@ -21,6 +21,10 @@ def extract(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout."),
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object, with the TaskDefs as a list in it."),
+    ] = False,
 ) -> None:
     """Print the TaskDefs of tasks, with the JSON Schemas of their params and results."""
     from perago.tasks.discover import load_tasks
@@ -31,7 +35,10 @@ def extract(
         for warning in taskdef_warnings(definition):
             output.warn(warning)
     taskdefs = [build_taskdef(definition) for definition in definitions]
-    if file is None:
-        output.emit_json(taskdefs)
-    else:
+    if file is not None:
         output.write_file(file, output.json_text(taskdefs))
+    if as_json:
+        written = str(file) if file is not None else None
+        output.emit_json({"taskdefs": taskdefs, "file": written})
+    elif file is None:
+        output.emit_value(taskdefs)

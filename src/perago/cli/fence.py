@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.fence import FenceAdmin, FenceStatus, Verification
@@ -24,8 +25,6 @@ Branch = Annotated[
     str | None,
     typer.Option("--branch", metavar="BRANCH", help="Default: the repository's default branch."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 _STATES = {
     "installed": "the fence is installed",
     "outdated": "an earlier version of the fence is installed, and workers accept it; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 from perago.errors import BackendError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def gc(
         typer.Option("--repository", metavar="R", help="Look into R only; may be repeated."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only list.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List or delete staging branches of attempts that are over, and old replaced-commit tags."""
     from contextlib import closing

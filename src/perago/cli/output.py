@@ -12,6 +12,7 @@ import shlex
 import sys
 import traceback
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ _ABOUT_SERVERS = {
     "conductor_server_url": ("Conductor", "address"),
     "conductor_auth_key": ("Conductor", "key"),
 }
+# The version of all that `--json` prints. Keys may be added within a version; it changes when one
+# is removed or means something else.
+SCHEMA = 1
 # The data directory that `perago dev` was given.
 _data_dir: Path | None = None
 
@@ -46,8 +50,13 @@ def json_text(value: Any) -> str:
     )
 
 
-def emit_json(value: Any) -> None:
-    """Print one JSON document on stdout."""
+def emit_json(result: Mapping[str, Any]) -> None:
+    """Print the result of a command with ``--json``: one object, with the version of its schema."""
+    emit_value({"schema": SCHEMA, **result})
+
+
+def emit_value(value: Any) -> None:
+    """Print a result that is JSON by itself, without ``--json``."""
     sys.stdout.write(json_text(value))
     sys.stdout.flush()
 

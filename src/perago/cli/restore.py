@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.restore import Restoration
@@ -31,7 +32,7 @@ def restore(
     yes: Annotated[
         bool, typer.Option("--yes", help="Restore; without it, only show what would change.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring back what a replaced or withdrawn commit held, by one commit on its branch."""
     from contextlib import closing

@@ -42,6 +42,10 @@ def run(
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="B", help="The branch to start from and move.")
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object with the output, or with the failure."),
+    ] = False,
 ) -> None:
     """Run one task without Conductor and print its output as JSON.
 
@@ -71,8 +75,11 @@ def run(
         except KeyboardInterrupt:
             output.note("stopped: nothing was published")
             raise typer.Exit(128 + (interrupts.signal or 2)) from None
+    if as_json:
+        output.emit_json(_as_document(outcome))
     if isinstance(outcome, Completed):
-        output.emit_json(outcome.output)
+        if not as_json:
+            output.emit_value(outcome.output)
         return
     if outcome.code is None:
         output.note(outcome.trace)
@@ -84,6 +91,15 @@ def run(
     if outcome.is_infrastructure:
         output.point_to_doctor()
     raise typer.Exit(outcome.exit_code)
+
+
+def _as_document(outcome: Outcome) -> dict[str, Any]:
+    from perago.protocol.outcome import Completed
+
+    if isinstance(outcome, Completed):
+        return {"status": "COMPLETED", "output": outcome.output, "failure": None}
+    failure = {"reason": outcome.reason, "code": outcome.code, "hint": outcome.hint}
+    return {"status": outcome.disposition.value, "output": None, "failure": failure}
 
 
 def _prepare(

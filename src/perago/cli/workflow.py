@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
-from perago.cli.json_option import read_json_object
+from perago.cli.json_option import AsJson, read_json_object
 
 if TYPE_CHECKING:
     from perago.conductor.workflows import ConductorWorkflows, WorkflowRun
@@ -35,7 +35,6 @@ Verbose = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="Also show each attempt's log: phases and output."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _HOUR = 3600.0
 
 

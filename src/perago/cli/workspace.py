@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.lakefs.control import LakeFSControl
@@ -36,7 +37,6 @@ Place = Annotated[
         help="A branch, tag or commit; by default the default branch.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @workspace_app.command()

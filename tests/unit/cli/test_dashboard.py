@@ -29,9 +29,13 @@ def test_the_address_is_printed_once_and_opens_while_the_block_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = Settings(conductor_server_url=f"{NOBODY}/api")
-    with serve_dashboard(settings, [], port=0):
-        page = opened(capsys.readouterr().out)
+    with serve_dashboard(settings, [], port=0) as address:
+        printed = capsys.readouterr().out
+        page = opened(printed)
     assert "Conductor did not answer" in page
+    # What may be logged has no token.
+    assert printed.startswith(f"dashboard  {address}?token=")
+    assert "token" not in address
     assert capsys.readouterr().err == ""
 
 

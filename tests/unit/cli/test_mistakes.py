@@ -24,6 +24,7 @@ from perago.observability.health import HealthServer
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import bare_reason, failure_of, told_hint, told_reason
 from perago.settings import Address
+from support import dashboard_world
 from support.command_line import Ended, run_code, run_perago
 
 TASKS = """\
@@ -321,7 +322,8 @@ def explained(error: PeragoError) -> list[str]:
 def test_the_port_of_the_dashboard_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SetupError) as caught, Dashboard(NoSources(), port=port):
+        sources = dashboard_world.empty().sources
+        with pytest.raises(SetupError) as caught, Dashboard(sources, port=port):
             pass
     assert caught.value.exit_code == 2
     assert explained(caught.value) == [
@@ -329,13 +331,6 @@ def test_the_port_of_the_dashboard_is_taken() -> None:
         "Address already in use",
         "Try: Give another port with --ui-port, or leave the dashboard out.",
     ]
-
-
-class NoSources:
-    """Sources of a dashboard that is never served."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 def test_the_port_of_the_metrics_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
