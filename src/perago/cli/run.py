@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -15,10 +15,17 @@ from perago.cli import output
 from perago.cli.json_option import read_json_object
 
 if TYPE_CHECKING:
+    from perago.progress import Advance
     from perago.protocol.events import EventSink, PhaseEvent
     from perago.protocol.outcome import Outcome
     from perago.settings import Settings
     from perago.tasks.definition import TaskDefinition
+    from perago.wiring.ports import CountBytes
+
+# The phases in which objects move and no code of an author runs, which may print.
+_TRANSFERS = frozenset({"download", "stage"})
+# The events that a line is written about.
+_SHOWN = frozenset({"guardrail_warned", "task_progress", "phase_ended", "phase_failed"})
 
 
 def run(
@@ -71,7 +78,8 @@ def run(
                 definition = _choose(load_tasks([target]), target)
                 _check_options(definition, workspace, repository, branch)
                 start = _prepare(definition, target, given, settings, workspace, repository, branch)
-                outcome = start(interrupts.watch(_show_phase))
+                with _Display() as display:
+                    outcome = start(interrupts.watch(display.show), display.count)
         except KeyboardInterrupt:
             output.note("stopped: nothing was published")
             raise typer.Exit(128 + (interrupts.signal or 2)) from None
@@ -110,19 +118,19 @@ def _prepare(
     workspace: Path | None,
     repository: str | None,
     branch: str | None,
-) -> Callable[[EventSink], Outcome]:
+) -> Callable[[EventSink, CountBytes], Outcome]:
     """The run that the options ask for, still to be started."""
     from perago.operations.local_run import Transaction, run_alone, run_in_folder
 
     if repository is not None and branch is not None:
         transaction = Transaction(definition, target, repository, branch, settings)
-        return lambda events: transaction.run(params, events, output.note)
+        return lambda events, count: transaction.run(params, events, output.note, count)
     if workspace is None:
-        return lambda events: run_alone(definition, params, settings, events)
+        return lambda events, _count: run_alone(definition, params, settings, events)
     folder = workspace
     if definition.workspace is not None and definition.workspace.read_only:
         output.note("the task is read-only, but a local run does not protect the folder")
-    return lambda events: run_in_folder(definition, params, folder, settings, events)
+    return lambda events, _count: run_in_folder(definition, params, folder, settings, events)
 
 
 def _choose(definitions: list[TaskDefinition], target: str) -> TaskDefinition:
@@ -159,6 +167,40 @@ def _check_options(
         )
     if remote and (repository is None or branch is None):
         raise typer.BadParameter("give --repository and --branch together")
+
+
+class _Display:
+    """A bar while objects move, and a line for each phase that ended."""
+
+    def __init__(self) -> None:
+        self._bar = ExitStack()
+        self._advance: Advance | None = None
+        # The bytes of the transfers before.
+        self._before = self._moved = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.close()
+
+    def show(self, event: PhaseEvent) -> None:
+        from perago.progress import transfer
+
+        if event.action in _SHOWN:
+            # No line is written into a bar.
+            self._advance = None
+            self._bar.close()
+        if event.action == "phase_started" and event.phase in _TRANSFERS:
+            self._before = self._moved
+            self._advance = self._bar.enter_context(transfer(event.phase, None))
+        _show_phase(event)
+
+    def count(self, moved: int) -> None:
+        """Take the number of bytes that the run has moved by now, from any thread."""
+        self._moved = max(self._moved, moved)
+        if (advance := self._advance) is not None:
+            advance(self._moved - self._before)
 
 
 def _show_phase(event: PhaseEvent) -> None:

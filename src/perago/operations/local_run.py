@@ -46,7 +46,7 @@ from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
 from perago.wiring.connections import lakefs_connection
 from perago.wiring.jobs import build_context, build_job
-from perago.wiring.ports import SparkAccess, build_policy, open_ports
+from perago.wiring.ports import CountBytes, SparkAccess, build_policy, open_ports
 from perago.wiring.spark import choose_spark
 
 # What Hadoop writes beside each file of a local folder.
@@ -243,9 +243,13 @@ class Transaction:
     settings: Settings
 
     def run(
-        self, params: dict[str, Any], events: EventSink, complain: Callable[[str], None]
+        self,
+        params: dict[str, Any],
+        events: EventSink,
+        complain: Callable[[str], None],
+        count: CountBytes | None = None,
     ) -> Outcome:
-        """Run and publish, if the branch is still there by then.
+        """Run and publish, if the branch is still there by then; ``count`` is told the bytes moved.
 
         Whatever ends this from outside (Ctrl-C) leaves no staging branch and no folder behind.
         """
@@ -261,6 +265,7 @@ class Transaction:
                 events=events,
                 policy=replace(build_policy(self.settings), replacement="off"),
                 spark=spark,
+                count=count,
             ) as ports,
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
