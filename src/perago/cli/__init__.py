@@ -18,6 +18,7 @@ from perago.cli.attempt import attempt_app
 from perago.cli.budget import budget
 from perago.cli.cache import cache_app
 from perago.cli.check import check
+from perago.cli.completion import words_of_bash
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.doctor import doctor
@@ -97,7 +98,8 @@ def main() -> NoReturn:
     """Run the command line and turn errors into exit codes."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        app(standalone_mode=True)
+        with words_of_bash():
+            app(standalone_mode=True)
     except PeragoError as error:
         output.explain(error)
         sys.exit(error.exit_code)

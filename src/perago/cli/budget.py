@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
 from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def budget(
-    module: Annotated[str, typer.Argument(metavar="MODULE[:task]", help="A task module.")],
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE[:task]", help="A task module.", autocompletion=complete_target
+        ),
+    ],
     metrics_url: Annotated[
         str | None,
         typer.Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
 from perago.cli.json_option import AsJson
 from perago.masking import mask_secrets
 
@@ -20,7 +21,9 @@ def doctor(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODULE[:task]...", help="Tasks to compare with Conductor's TaskDefs."
+            metavar="MODULE[:task]...",
+            help="Tasks to compare with Conductor's TaskDefs.",
+            autocompletion=complete_target,
         ),
     ] = None,
     try_in: Annotated[

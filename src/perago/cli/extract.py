@@ -8,10 +8,15 @@ from typing import Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
 
 Targets = Annotated[
     list[str],
-    typer.Argument(metavar="MODULE[:task]…", help="Modules with tasks; the current folder counts."),
+    typer.Argument(
+        metavar="MODULE[:task]…",
+        help="Modules with tasks; the current folder counts.",
+        autocompletion=complete_target,
+    ),
 ]
 
 

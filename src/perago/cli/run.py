@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
 from perago.cli.json_option import read_json_object
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ _SHOWN = frozenset({"guardrail_warned", "task_progress", "phase_ended", "phase_f
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE[:task]", help="The task to run.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE[:task]", help="The task to run.", autocompletion=complete_target
+        ),
+    ],
     params: Annotated[
         str, typer.Option("--params", metavar="JSON|@FILE", help="The task's params.")
     ] = "{}",

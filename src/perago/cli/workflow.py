@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_module
 from perago.cli.json_option import AsJson, read_json_object
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def check(
     file: File,
     modules: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE]...", help="The modules with the workflow's tasks."),
+        typer.Argument(
+            metavar="[MODULE]...",
+            help="The modules with the workflow's tasks.",
+            autocompletion=complete_module,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
