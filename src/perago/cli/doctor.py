@@ -14,7 +14,7 @@ from perago.cli.json_option import AsJson
 from perago.masking import mask_secrets
 
 if TYPE_CHECKING:
-    from perago.operations.doctor import Finding
+    from perago.operations.findings import Finding
 
 
 def doctor(
