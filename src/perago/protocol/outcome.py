@@ -33,7 +33,7 @@ _EXHAUSTED = {
     errno.EIO: _BROKEN,
 }
 # What `told_reason` adds to a reason.
-_ADDED = re.compile(r" \[PRG-\d{3}\](?: Try: (?P<hint>.*))?\Z", re.DOTALL)
+_ADDED = re.compile(r" \[(?P<code>PRG-\d{3})\](?: Try: (?P<hint>.*))?\Z", re.DOTALL)
 # Where an author's code begins: what called it says nothing about its failure.
 _CALLER = ("perago.protocol.steps", "call_body")
 
@@ -99,6 +99,12 @@ def told_reason(outcome: Failed) -> str:
 def bare_reason(told: str) -> str:
     """The reason alone, of what ``told_reason`` made of it."""
     return _ADDED.sub("", told)
+
+
+def told_code(told: str) -> str | None:
+    """The code, as far as it is part of what ``told_reason`` made."""
+    found = _ADDED.search(told)
+    return found["code"] if found else None
 
 
 def told_hint(told: str) -> str | None:
