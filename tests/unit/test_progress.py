@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from perago import progress
 from perago.progress import step, transfer
 from perago.testing import InMemoryLake
 from perago.transfer.counted import CountedStore
@@ -97,7 +96,7 @@ def test_elsewhere_a_long_transfer_is_told_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("perago.progress.time.monotonic", lambda: now[0])
     with transfer("upload", 900_000_000) as advance, transfer("stage", None) as other:
         for second, done in ((9, 100), (11, 200), (12, 300), (22, 400)):
             now[0] = second
@@ -117,7 +116,8 @@ def test_an_error_in_a_step_is_not_called_done(capsys: pytest.CaptureFixture[str
 
 
 def test_a_counted_store_tells_the_bytes_that_passed(tmp_path: Path) -> None:
-    lake, told = InMemoryLake(), []
+    lake = InMemoryLake()
+    told: list[int] = []
     lake.create_repository("repo")
     store = CountedStore(lake.objects, told.append)
     (tmp_path / "a").write_bytes(b"12345")
