@@ -108,11 +108,16 @@ def run(
 
 
 def _as_document(outcome: Outcome) -> dict[str, Any]:
+    from perago.masking import mask_secrets
     from perago.protocol.outcome import Completed
 
     if isinstance(outcome, Completed):
         return {"status": "COMPLETED", "output": outcome.output, "failure": None}
-    failure = {"reason": outcome.reason, "code": outcome.code, "hint": outcome.hint}
+    failure = {
+        "reason": mask_secrets(outcome.reason),
+        "code": outcome.code,
+        "hint": mask_secrets(outcome.hint) if outcome.hint else None,
+    }
     return {"status": outcome.disposition.value, "output": None, "failure": failure}
 
 
