@@ -4,6 +4,7 @@ PeragoError
 ├── DefinitionError              a task is written in a way that cannot run
 ├── ConfigurationError           a setting is missing or wrong
 ├── SetupError                   an embedded server cannot be obtained or started here
+├── MachineError                 the machine is out of space, files or memory
 ├── InputError                   the Conductor input does not fit the task
 ├── GuardrailViolation           raised by guardrails, an author's own included
 │   ├── PreGuardrailViolation    the input workspace breaks the task's contract: terminal
@@ -90,6 +91,13 @@ class SetupError(PeragoError):
     code = "PRG-103"
     hint = "Read the server's log, then run the command again."
     exit_code = 2
+
+
+class MachineError(PeragoError):
+    """The machine is out of disk space, open files or memory, or its disk cannot be written."""
+
+    code = "PRG-104"
+    hint = "Look at the machine's disk and memory."
 
 
 class InputError(PeragoError):
@@ -318,3 +326,14 @@ class PreconditionError(BackendRefusedError):
 
     code = "PRG-608"
     hint = "Read the hook's message above; the actions are in the repository's _lakefs_actions/."
+
+
+# These say something about the machine and its servers, and nothing about a task.
+INFRASTRUCTURE = (
+    BackendDeniedError,
+    BackendUnavailableError,
+    ConfigurationError,
+    MachineError,
+    ServerError,
+    SetupError,
+)

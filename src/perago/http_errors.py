@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,8 +40,35 @@ _DEEPEST = 500
 _NOT_PASSED_ON = {411, 413, 414, 431}
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server's name, and the settings that say where it is and as whom it is asked."""
+
+    name: str
+    address: str
+    credentials: str
+
+    @property
+    def unreachable_hint(self) -> str:
+        return (
+            f"Check that {self.name} is up and reachable from this machine: "
+            f"{self.address} has its address."
+        )
+
+    @property
+    def denied_hint(self) -> str:
+        return f"Check {self.credentials}, and what their user may do."
+
+    @property
+    def mistaken_hint(self) -> str:
+        return (
+            f"Set {self.address} to the address of {self.name} itself, and not of another server, "
+            "a proxy or a login page."
+        )
+
+
 def from_answer(
-    server: str,
+    server: Server,
     what: str,
     answer: Answer,
     message: str | None,
@@ -52,7 +80,7 @@ def from_answer(
 
     ``message`` is what the server itself says in it; None when the answer is not the server's.
     """
-    text = answer.body.decode("utf-8", "replace") if message is None else message
+    text = _foreign_text(answer.body) if message is None else message
     return from_status(
         server,
         what,
@@ -64,30 +92,34 @@ def from_answer(
 
 
 def from_status(
-    server: str, what: str, status: int, text: str, *, is_answer: bool, changes: bool
+    server: Server, what: str, status: int, text: str, *, is_answer: bool, changes: bool
 ) -> BackendError:
     """Build the error for a status; ``is_answer`` if the body has the server's own shape."""
-    message = f"{server} could not {what}: {status} {shorten_line(text, MAX_TEXT)}".rstrip()
+    message = f"{server.name} could not {what}: {status} {shorten_line(text, MAX_TEXT)}".rstrip()
     if status in {401, 403}:
-        return BackendDeniedError(message)
+        return BackendDeniedError(message, hint=server.denied_hint)
     if status == 429:
-        return BackendUnavailableError(message)
+        return BackendUnavailableError(message, hint="Try again later: the server is overloaded.")
     if status in _NOT_PASSED_ON:
         return BackendRefusedError(message)
     if 400 <= status < 500 and is_answer:
         return _BY_STATUS.get(status, BackendRefusedError)(message)
     if status < 500:
         return _not_the_server(server, what, f"{status} {text}", changes=changes)
-    return outage(message, changes=changes)
+    return outage(message, changes=changes, hint=server.unreachable_hint)
 
 
-def from_request(server: str, what: str, error: RequestError, *, changes: bool) -> BackendError:
+def from_request(server: Server, what: str, error: RequestError, *, changes: bool) -> BackendError:
     """Build the error for a request without an answer."""
     text = shorten_line(str(error), MAX_TEXT)
-    return outage(f"{server} did not answer to {what}: {text}", changes=changes and error.sent)
+    return outage(
+        f"{server.name} did not answer to {what}: {text}",
+        changes=changes and error.sent,
+        hint=server.unreachable_hint,
+    )
 
 
-def from_unreadable(server: str, what: str, error: Exception, *, changes: bool) -> BackendError:
+def from_unreadable(server: Server, what: str, error: Exception, *, changes: bool) -> BackendError:
     """Build the error for an answer that was cut off or that the server did not write."""
     return _not_the_server(server, what, _reason(error), changes=changes)
 
@@ -98,12 +130,20 @@ def outage(message: str, *, changes: bool, hint: str | None = None) -> BackendUn
     return kind(message, hint=hint)
 
 
-def _not_the_server(server: str, what: str, text: str, *, changes: bool) -> BackendError:
+def _not_the_server(server: Server, what: str, text: str, *, changes: bool) -> BackendError:
     return outage(
-        f"what answered to {what} is not {server}: {shorten_line(text, MAX_TEXT)}",
+        f"what answered to {what} is not {server.name}: {shorten_line(text, MAX_TEXT)}",
         changes=changes,
-        hint=f"Check that {server}'s address in the settings is its own, and what is before it.",
+        hint=server.mistaken_hint,
     )
+
+
+def _foreign_text(body: bytes) -> str:
+    """Return what another server says: the message in its JSON, or all of it."""
+    try:
+        return str(parse_json(body)["message"])
+    except (ValueError, LookupError, TypeError):
+        return body.decode("utf-8", "replace")
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -191,6 +191,7 @@ INSPECTION: dict[str, Call] = {
 
 TASKDEFS: dict[str, Call] = {
     "get": Call(lambda taskdefs: taskdefs.get("name")),
+    "response_timeouts": Call(lambda taskdefs: taskdefs.response_timeouts()),
     "put (new)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=False), changes=True),
     "put (old)": Call(lambda taskdefs: taskdefs.put({"name": "n"}, exists=True), changes=True),
 }

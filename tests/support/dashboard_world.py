@@ -19,7 +19,7 @@ from perago.errors import BackendUnavailableError, NotFoundError
 from perago.observability.metrics import WorkerMetrics
 from perago.observability.running import PhaseView, RunningView
 from perago.protocol.events import PhaseEvent
-from perago.protocol.outcome import Completed, Failed
+from perago.protocol.outcome import Completed, Failed, told_reason
 from perago.protocol.ports import Change, Delivery
 from perago.protocol.workspace import BranchHead
 from perago.testing import InMemoryLake
@@ -138,7 +138,7 @@ class DashboardWorld:
         task = task_view(given)
         ended = replace(task, ended=NOW - timedelta(seconds=1), updated=NOW)
         if isinstance(outcome, Failed):
-            ended = replace(ended, status=outcome.disposition.value, reason=outcome.reason)
+            ended = replace(ended, status=outcome.disposition.value, reason=told_reason(outcome))
         else:
             assert isinstance(outcome, Completed)
             ended = replace(ended, status="COMPLETED", output=outcome.output)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import SetupError
+from perago.progress import note
 from perago.servers import lakefs
 from perago.servers.toolchain import golang, tool
 from perago.servers.toolchain.cache import Cache
 from perago.servers.toolchain.checksums import expected_hashes
-from perago.servers.toolchain.progress import note
 
 _DOWNLOAD_SECONDS = 900.0
 _BUILD_SECONDS = 3000.0

@@ -104,6 +104,22 @@ def test_the_navigation_has_every_page_once() -> None:
     assert set(named) == pages, "docs/navigation.toml"
 
 
+def test_every_figure_on_the_page_about_scaling_is_on_the_page_that_it_names() -> None:
+    text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (.+) \| (.+) \| \[\w+\]\(([\w.-]+)(?:#[\w-]+)?\) \|$", text, re.MULTILINE
+    )
+    assert len(rows) > 10
+    for what, figures, page in rows:
+        measured = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        for figure in figures.split(", "):
+            number = figure.removesuffix(" MB")
+            assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d.,]\d)", measured), (
+                what,
+                figure,
+            )
+
+
 class _Html(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -100,7 +100,7 @@ def test_the_page_lists_every_command_with_its_options() -> None:
         for row in rows("Commands")
     }
     assert listed == dict(commands())
-    assert all(row[2] in {"yes", "-"} for row in rows("Commands"))
+    assert all(row[2] == "yes" for row in rows("Commands"))
 
 
 def test_every_exit_code_of_a_command_is_explained_on_the_page_of_the_command_line() -> None:

@@ -18,6 +18,7 @@ from perago.cli.attempt import attempt_app
 from perago.cli.budget import budget
 from perago.cli.cache import cache_app
 from perago.cli.check import check
+from perago.cli.completion import words_of_bash
 from perago.cli.config import config_app
 from perago.cli.dev import dev_app
 from perago.cli.doctor import doctor
@@ -97,15 +98,22 @@ def main() -> NoReturn:
     """Run the command line and turn errors into exit codes."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        app(standalone_mode=True)
+        with words_of_bash():
+            app(standalone_mode=True)
     except PeragoError as error:
         output.explain(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:  # noqa: BLE001  anything else is a bug
-        output.report_bug(error)
-        sys.exit(EXIT_BUG)
+        from perago.protocol.outcome import machine_error
+
+        if (exhausted := machine_error(error)) is None:
+            output.report_bug(error)
+            sys.exit(EXIT_BUG)
+        output.explain(exhausted)
+        output.drop_results()
+        sys.exit(exhausted.exit_code)
     sys.exit(0)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ def show(
     task_id: Annotated[
         str, typer.Argument(metavar="TASK_ID", help="The id of a task in Conductor.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show an attempt's timeline, fences, commits and result, or why it failed."""
     from contextlib import closing
@@ -50,6 +51,7 @@ def show(
     except (BackendError, ConfigurationError) as error:
         # What Conductor says is worth showing when LakeFS cannot be asked.
         output.warn(f"{error.code} the attempt's branch and commits are not shown: {error}")
+        output.point_to_doctor_after(error)
     if as_json:
         output.emit_json(as_document(found))
         return

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.budget import PublishTimes
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def budget(
-    module: Annotated[str, typer.Argument(metavar="MODULE[:task]", help="A task module.")],
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE[:task]", help="A task module.", autocompletion=complete_target
+        ),
+    ],
     metrics_url: Annotated[
         str | None,
         typer.Option(
@@ -24,7 +31,7 @@ def budget(
             show_default="http://PERAGO_METRICS_ADDRESS/metrics",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Propose a PublishBudget for each task from a running worker's publish times."""
     from perago.operations.budget import PublishTimes, fetch_metrics, read_publish_times

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 cache_app = typer.Typer(
     rich_markup_mode=None,
@@ -15,11 +14,9 @@ cache_app = typer.Typer(
     no_args_is_help=True,
 )
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 
 @cache_app.command()
-def status(as_json: _Json = False) -> None:
+def status(as_json: AsJson = False) -> None:
     """Show where the cache is, and how much of its limit is used."""
     from perago.settings import load_settings
     from perago.wiring.ports import open_cache
@@ -41,7 +38,7 @@ def status(as_json: _Json = False) -> None:
 
 
 @cache_app.command()
-def clear(as_json: _Json = False) -> None:
+def clear(as_json: AsJson = False) -> None:
     """Remove every file of the cache; attempts that run are not disturbed."""
     from perago.settings import load_settings
     from perago.wiring.ports import open_cache

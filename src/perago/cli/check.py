@@ -10,6 +10,7 @@ import typer
 
 from perago.cli import output
 from perago.cli.extract import Targets
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.registration import Comparison
@@ -36,7 +37,7 @@ def check(
     connect: Annotated[
         bool, typer.Option("--connect", help="Also compare with what Conductor has registered.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Report every problem of every task at once; with --connect, drift against Conductor too."""
     from perago.tasks.discover import inspect_targets
@@ -113,7 +114,7 @@ def _as_json(report: _Report) -> dict[str, Any]:
             {
                 "task": item.task,
                 "registered": item.differences is not None,
-                "differences": [_difference_json(it) for it in item.differences or ()],
+                "differences": [difference_document(it) for it in item.differences or ()],
             }
             for item in report.compared
         ],
@@ -121,8 +122,11 @@ def _as_json(report: _Report) -> dict[str, Any]:
     }
 
 
-def _difference_json(difference: Difference) -> dict[str, Any]:
-    """A value that is not there is left out, because null may be a value."""
+def difference_document(difference: Difference) -> dict[str, Any]:
+    """Describe a difference for programs.
+
+    A value that is not there is left out, because null may be a value.
+    """
     from perago.tasks.drift import ABSENT
 
     values = {"registered": difference.registered, "defined": difference.defined}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 config_app = typer.Typer(
     rich_markup_mode=None,
@@ -23,7 +22,7 @@ def _root() -> None:
 
 @config_app.command()
 def show(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print each setting with its origin; secrets are masked."""
     from perago.settings import read_settings

@@ -29,16 +29,19 @@ UiPort = Annotated[
 
 @contextmanager
 def serve_dashboard(
-    settings: Settings, workers: Sequence[WorkerState], *, port: int | None
-) -> Iterator[None]:
-    """Serve the dashboard during the block, and say where.
+    settings: Settings, workers: Sequence[WorkerState], *, port: int | None, as_json: bool = False
+) -> Iterator[str]:
+    """Serve the dashboard during the block, and say where; yields the address without the token.
 
-    The address has the token, so it is said once, on stdout, and never logged.
+    With the token, it is said once, on stdout, and never logged.
     """
     # Imported here: starlette and uvicorn take longer than most commands.
     from perago.dashboard.server import Dashboard
     from perago.dashboard.sources import open_sources
 
     with Dashboard(open_sources(settings, workers), port=port) as dashboard:
-        output.say(f"dashboard  {dashboard.url}")
-        yield
+        if as_json:
+            output.emit_json({"dashboard": dashboard.url})
+        else:
+            output.say(f"dashboard  {dashboard.url}")
+        yield dashboard.address

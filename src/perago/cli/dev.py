@@ -14,6 +14,7 @@ import typer
 
 from perago.cli import output
 from perago.cli.dashboard import UiPort
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Where the stack keeps its data.", show_default="per user"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class ServerName(StrEnum):
@@ -110,11 +110,17 @@ def env(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 def logs(
     server: Annotated[ServerName | None, typer.Argument(help="One server only.")] = None,
     data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the logs: of one server, or of all with each line's server named."""
     from perago.servers.server import log_path
 
     directory = _directory(data_dir)
+    if as_json:
+        found = {name: log_path(directory, name) for name in ([server] if server else ServerName)}
+        logs = {name.value: _lines(log) for name, log in found.items() if log.exists()}
+        output.emit_json({"data_dir": str(directory), "logs": logs})
+        return
     for name in [server] if server else list(ServerName):
         log = log_path(directory, name)
         if not log.exists():
@@ -126,13 +132,20 @@ def logs(
                 output.say(prefix + line.rstrip("\n"))
 
 
+def _lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines()
+
+
 @dev_app.command()
-def down(data_dir: DataDir = None) -> None:
+def down(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """End the stack's servers; their data stays unless the stack is ephemeral."""
     from perago.dev import shut_down
 
     directory = _directory(data_dir)
     ended = shut_down(directory)
+    if as_json:
+        output.emit_json({"data_dir": str(directory), "stopped": list(ended)})
+        return
     output.say(f"stopped {', '.join(ended)}" if ended else f"no stack runs in {directory}")
 
 

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
+from perago.cli.json_option import AsJson
 from perago.masking import mask_secrets
 
 if TYPE_CHECKING:
-    from perago.operations.doctor import Finding
+    from perago.operations.findings import Finding
 
 
 def doctor(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODULE[:task]...", help="Tasks to compare with Conductor's TaskDefs."
+            metavar="MODULE[:task]...",
+            help="Tasks to compare with Conductor's TaskDefs.",
+            autocompletion=complete_target,
         ),
     ] = None,
     try_in: Annotated[
@@ -36,7 +40,7 @@ def doctor(
             "--spark", help="Run a small job on Spark; managed Spark is started for that."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check settings, servers, Java, Spark, the workspace root, clocks and fences.
 

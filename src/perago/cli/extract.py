@@ -8,10 +8,15 @@ from typing import Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.completion import complete_target
 
 Targets = Annotated[
     list[str],
-    typer.Argument(metavar="MODULE[:task]…", help="Modules with tasks; the current folder counts."),
+    typer.Argument(
+        metavar="MODULE[:task]…",
+        help="Modules with tasks; the current folder counts.",
+        autocompletion=complete_target,
+    ),
 ]
 
 
@@ -21,6 +26,10 @@ def extract(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout."),
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object, with the TaskDefs as a list in it."),
+    ] = False,
 ) -> None:
     """Print the TaskDefs of tasks, with the JSON Schemas of their params and results."""
     from perago.tasks.discover import load_tasks
@@ -31,7 +40,10 @@ def extract(
         for warning in taskdef_warnings(definition):
             output.warn(warning)
     taskdefs = [build_taskdef(definition) for definition in definitions]
-    if file is None:
-        output.emit_json(taskdefs)
-    else:
+    if file is not None:
         output.write_file(file, output.json_text(taskdefs))
+    if as_json:
+        written = str(file) if file is not None else None
+        output.emit_json({"taskdefs": taskdefs, "file": written})
+    elif file is None:
+        output.emit_value(taskdefs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.fence import FenceAdmin, FenceStatus, Verification
@@ -22,8 +25,6 @@ Branch = Annotated[
     str | None,
     typer.Option("--branch", metavar="BRANCH", help="Default: the repository's default branch."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 _STATES = {
     "installed": "the fence is installed",
     "outdated": "an earlier version of the fence is installed, and workers accept it; "
@@ -37,7 +38,8 @@ _STATES = {
 @fence_app.command()
 def install(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
     """Commit the fence's action file to a branch; does nothing when it is there."""
-    done = _admin().install(repository, branch)
+    with _admin(repository, branch) as admin:
+        done = admin.install(repository, branch)
     where = f"{done.before.branch!r} of {repository!r}"
     if as_json:
         output.emit_json({**_status_json(done.before), "commit": done.commit})
@@ -51,7 +53,8 @@ def install(repository: Repository, branch: Branch = None, as_json: AsJson = Fal
 @fence_app.command()
 def status(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
     """Say whether a branch's HEAD has the fence; exit code 1 when it has not."""
-    found = _admin().status(repository, branch)
+    with _admin(repository, branch) as admin:
+        found = admin.status(repository, branch)
     if as_json:
         output.emit_json(_status_json(found))
     else:
@@ -62,7 +65,8 @@ def status(repository: Repository, branch: Branch = None, as_json: AsJson = Fals
 @fence_app.command()
 def verify(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
     """Prove on throw-away branches that the server enforces the fence; exit code 1 if not."""
-    found = _admin().verify(repository, branch)
+    with _admin(repository, branch) as admin:
+        found = admin.verify(repository, branch)
     if as_json:
         output.emit_json(_verification_json(found))
     else:
@@ -70,16 +74,23 @@ def verify(repository: Repository, branch: Branch = None, as_json: AsJson = Fals
     raise typer.Exit(0 if found.holds else 1)
 
 
-def _admin() -> FenceAdmin:
+@contextmanager
+def _admin(repository: str, branch: str | None) -> Iterator[FenceAdmin]:
     from perago.lakefs.control import LakeFSControl
     from perago.operations.fence import FenceAdmin
+    from perago.operations.locations import naming_what_is_there
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
 
     def leftover(branch: str, reason: str) -> None:
         output.warn(f"branch {branch!r} could not be deleted, delete it by hand: {reason}")
 
-    return FenceAdmin(LakeFSControl(lakefs_connection(load_settings())), leftover)
+    connection = lakefs_connection(load_settings())
+    with (
+        closing(LakeFSControl(connection)) as lake,
+        naming_what_is_there(connection, repository, branch),
+    ):
+        yield FenceAdmin(lake, leftover)
 
 
 def _say_status(found: FenceStatus) -> None:

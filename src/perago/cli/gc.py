@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 from perago.errors import BackendError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def gc(
         typer.Option("--repository", metavar="R", help="Look into R only; may be repeated."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only list.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List or delete staging branches of attempts that are over, and old replaced-commit tags."""
     from contextlib import closing
@@ -44,7 +45,9 @@ def gc(
         removed = list(collect(lake, items)) if yes else []
     show = _show_json if as_json else _show
     show(items, removed, unread, deleting=yes)
-    if unread or any(entry.error for entry in removed):
+    errors = [*(problem.error for problem in unread), *(entry.error for entry in removed)]
+    output.point_to_doctor_after(*filter(None, errors))
+    if any(errors):
         raise typer.Exit(BackendError.exit_code)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.history import Entry, History
@@ -28,7 +29,7 @@ def history(
         int,
         typer.Option("--limit", metavar="N", min=1, max=999, help="Show N commits of the branch."),
     ] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a branch's publications, people's commits, and replaced and withdrawn commits."""
     from contextlib import closing
@@ -36,6 +37,7 @@ def history(
     from perago.lakefs.control import LakeFSControl
     from perago.lakefs.objects import LakeFSObjects
     from perago.operations.history import read_history
+    from perago.operations.locations import naming_what_is_there
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
 
@@ -43,6 +45,7 @@ def history(
     with (
         closing(LakeFSControl(connection)) as lake,
         closing(LakeFSObjects(connection)) as objects,
+        naming_what_is_there(connection, repository, branch),
     ):
         found = read_history(lake, objects, repository, branch, limit=limit)
     if as_json:

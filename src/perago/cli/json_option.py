@@ -1,12 +1,14 @@
-"""Options whose value is a JSON object, or a file with one."""
+"""The option ``--json``, and options whose value is a JSON object or a file with one."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def read_json_object(option: str, text: str) -> dict[str, Any]:

@@ -12,24 +12,19 @@ import shlex
 import sys
 import traceback
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from perago.errors import (
+    INFRASTRUCTURE,
     BackendDeniedError,
     BackendUnavailableError,
     ConfigurationError,
     PeragoError,
-    SetupError,
 )
 from perago.masking import escape_controls, sendable
 
-_ABOUT_THE_SET_UP = (
-    BackendDeniedError,
-    BackendUnavailableError,
-    ConfigurationError,
-    SetupError,
-)
 # The settings that say where a server is, and who asks it.
 _ABOUT_SERVERS = {
     "lakefs_endpoint": ("LakeFS", "address"),
@@ -37,6 +32,9 @@ _ABOUT_SERVERS = {
     "conductor_server_url": ("Conductor", "address"),
     "conductor_auth_key": ("Conductor", "key"),
 }
+# The version of all that `--json` prints. Keys may be added within a version; it changes when one
+# is removed or means something else.
+SCHEMA = 1
 # The data directory that `perago dev` was given.
 _data_dir: Path | None = None
 
@@ -52,8 +50,13 @@ def json_text(value: Any) -> str:
     )
 
 
-def emit_json(value: Any) -> None:
-    """Print one JSON document on stdout."""
+def emit_json(result: Mapping[str, Any]) -> None:
+    """Print the result of a command with ``--json``: one object, with the version of its schema."""
+    emit_value({"schema": SCHEMA, **result})
+
+
+def emit_value(value: Any) -> None:
+    """Print a result that is JSON by itself, without ``--json``."""
     sys.stdout.write(json_text(value))
     sys.stdout.flush()
 
@@ -81,8 +84,7 @@ def explain(error: PeragoError) -> None:
     note(f"Try: {dev_commands(error.hint)}")
     if isinstance(error, BackendUnavailableError | BackendDeniedError):
         _show_settings(str(error), with_user=isinstance(error, BackendDeniedError))
-    if isinstance(error, _ABOUT_THE_SET_UP):
-        point_to_doctor()
+    point_to_doctor_after(error)
 
 
 def _show_settings(message: str, *, with_user: bool) -> None:
@@ -115,9 +117,22 @@ def dev_commands(text: str) -> str:
     return re.sub(r"`perago dev (\w+)", lambda found: f"{found[0]} {option}", text)
 
 
+def point_to_doctor_after(*errors: PeragoError) -> None:
+    """Say where to look, if one of these errors is not about what was asked for."""
+    if any(isinstance(error, INFRASTRUCTURE) for error in errors):
+        point_to_doctor()
+
+
 def point_to_doctor() -> None:
-    """Say where to look when the settings or a server may be the reason."""
-    note("`perago doctor` checks the settings and the servers.")
+    """Say where to look when the settings, a server or the machine may be the reason."""
+    note("`perago doctor` checks the settings, the servers and this machine.")
+
+
+def drop_results() -> None:
+    """Forget what could not be written to stdout, which the interpreter would try again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def report_bug(error: Exception) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.restore import Restoration
@@ -31,13 +32,14 @@ def restore(
     yes: Annotated[
         bool, typer.Option("--yes", help="Restore; without it, only show what would change.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring back what a replaced or withdrawn commit held, by one commit on its branch."""
     from contextlib import closing
 
     from perago.lakefs.control import LakeFSControl
     from perago.lakefs.objects import LakeFSObjects
+    from perago.operations.locations import naming_what_is_there
     from perago.operations.restore import Restorer
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
@@ -49,6 +51,7 @@ def restore(
     with (
         closing(LakeFSControl(connection)) as lake,
         closing(LakeFSObjects(connection)) as objects,
+        naming_what_is_there(connection, repository, branch),
     ):
         restorer = Restorer(lake, objects, leftover)
         found = restorer.restore(repository, tag, branch, really=yes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,6 +42,12 @@ def start(
     ] = False,
     ui: Annotated[bool, typer.Option("--ui", help="Serve the dashboard on loopback.")] = False,
     ui_port: UiPort = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Log JSON lines, and print the dashboard's address as one JSON object."
+        ),
+    ] = False,
 ) -> None:
     """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
 
@@ -49,6 +56,9 @@ def start(
     from perago.spark.settings import SparkOptions
     from perago.worker.service import serve
 
+    if as_json:
+        # Executors read it as well.
+        os.environ["PERAGO_LOG_FORMAT"] = "json"
     raise typer.Exit(
         serve(
             targets,
@@ -56,12 +66,14 @@ def start(
             domain=domain,
             register=register,
             spark_options=SparkOptions(master, tuple(conf or ()), packages, spark_ui),
-            open_dashboard=_dashboard(ui_port) if ui or ui_port is not None else None,
+            open_dashboard=_dashboard(ui_port, as_json=as_json)
+            if ui or ui_port is not None
+            else None,
         )
     )
 
 
-def _dashboard(port: int | None) -> OpenDashboard:
+def _dashboard(port: int | None, *, as_json: bool) -> OpenDashboard:
     from perago.cli.dashboard import serve_dashboard
 
-    return lambda settings, state: serve_dashboard(settings, [state], port=port)
+    return lambda settings, state: serve_dashboard(settings, [state], port=port, as_json=as_json)

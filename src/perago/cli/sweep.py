@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 # An attempt that runs on another host must not look abandoned.
@@ -24,7 +25,7 @@ def sweep(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it, only list.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List or remove the folders of executions that are over, below PERAGO_WORKSPACE_ROOT."""
     from perago.settings import load_settings

@@ -55,10 +55,12 @@ def _show(running: list[TaskView], *, as_json: bool) -> None:
 
 def line(sighting: Sighting) -> str:
     """A sighting for people, with the time at which it happened."""
+    from perago.protocol.outcome import bare_reason
+
     task = sighting.task
     if sighting.what == "ended":
         took = _age(task, task.ended) if task.ended else 0.0
-        reason = f": {task.reason}" if task.reason else ""
+        reason = f": {bare_reason(task.reason)}" if task.reason else ""
         return f"{_clock(task.ended)}  {task.status}  {describe(task)}, {took:.1f} s{reason}"
     moment = task.started if sighting.what == "claimed" else datetime.now(UTC)
     return f"{_clock(moment)}  {sighting.what}  {describe(task)}"

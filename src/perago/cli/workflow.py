@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
-from perago.cli.json_option import read_json_object
+from perago.cli.completion import complete_module
+from perago.cli.json_option import AsJson, read_json_object
 
 if TYPE_CHECKING:
     from perago.conductor.workflows import ConductorWorkflows, WorkflowRun
@@ -36,7 +37,6 @@ Verbose = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="Also show each attempt's log: phases and output."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _HOUR = 3600.0
 
 
@@ -45,7 +45,11 @@ def check(
     file: File,
     modules: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE]...", help="The modules with the workflow's tasks."),
+        typer.Argument(
+            metavar="[MODULE]...",
+            help="The modules with the workflow's tasks.",
+            autocompletion=complete_module,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -245,6 +249,7 @@ def _follow(
 
 
 def _show(done: WorkflowRun) -> None:
+    from perago.errors import INFRASTRUCTURE
     from perago.operations.workflow_follow import error_of, failed_step, last_workspace
     from perago.protocol.outcome import bare_reason, told_hint
 
@@ -262,6 +267,8 @@ def _show(done: WorkflowRun) -> None:
     output.note(bare_reason(told) or "Conductor gives no reason")
     if kind is not None:
         output.note(f"{kind.code}, try: {told_hint(told) or kind.hint}")
+        if issubclass(kind, INFRASTRUCTURE):
+            output.point_to_doctor()
     output.note("To run it again from the branch's HEAD, give the same command.")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perago.cli import output
+from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.lakefs.control import LakeFSControl
@@ -36,7 +37,6 @@ Place = Annotated[
         help="A branch, tag or commit; by default the default branch.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @workspace_app.command()
@@ -70,6 +70,7 @@ def put(
     """Commit the files of a folder to a branch: one commit, or none when nothing differs."""
     from perago.operations.folder_sync import Put
     from perago.operations.locations import create_missing, parse_location, pin
+    from perago.progress import transfer
 
     location = parse_location(place)
     with _open() as lakefs:
@@ -79,7 +80,15 @@ def put(
         pinned = pin(lakefs.repositories, location)
         branch = _branch(lakefs.repositories, pinned.location)
         found = pinned.location
-        task = Put(lakefs.control, lakefs.engine, found.repository, branch, found.prefix, _leftover)
+        task = Put(
+            lakefs.control,
+            lakefs.engine,
+            found.repository,
+            branch,
+            found.prefix,
+            _leftover,
+            transfer,
+        )
         done = task.run(folder, message, delete=delete)
     if done.landed_on is not None:
         output.warn(f"{done.landed_on} landed meanwhile: the commit is on top of it")
@@ -110,11 +119,13 @@ def get(
 ) -> None:
     """Write the files of a repository, or of a folder of it, into a local folder."""
     from perago.operations.folder_sync import get as fetch
+    from perago.progress import transfer
 
     with _open() as lakefs:
         pinned = _pin(lakefs.repositories, place)
         source = _source(pinned)
-        counts = fetch(lakefs.objects, source, folder, lakefs.engine.threads, delete=delete)
+        threads = lakefs.engine.threads
+        counts = fetch(lakefs.objects, source, folder, threads, delete=delete, show=transfer)
     if as_json:
         output.emit_json({**_place_json(pinned.location, pinned.commit), **_counts_json(counts)})
     else:

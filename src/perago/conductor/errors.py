@@ -9,7 +9,11 @@ from perago import http_errors
 from perago.errors import BackendError, PeragoError
 from perago.http_client import Answer, RequestError
 
-SERVER = "Conductor"
+SERVER = http_errors.Server(
+    "Conductor",
+    address="CONDUCTOR_SERVER_URL",
+    credentials="CONDUCTOR_AUTH_KEY and CONDUCTOR_AUTH_SECRET",
+)
 
 
 @contextmanager

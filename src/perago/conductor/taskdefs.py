@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from perago.conductor.api import TASKDEF, ConductorApi, nothing, segment
+from pydantic import Field, TypeAdapter
+
+from perago.conductor.api import TASKDEF, ConductorApi, Message, nothing, segment, shallow
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
 from perago.http_errors import parse_json
 from perago.retry import UNSENT_SECONDS
+
+
+class _LeaseMessage(Message):
+    name: Annotated[str, Field(min_length=1)]
+    response_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+_LEASES = TypeAdapter(list[_LeaseMessage])
 
 
 class ConductorTaskDefs:
@@ -39,6 +49,11 @@ class ConductorTaskDefs:
             return self._api.get(f"read TaskDef {name!r}", path, read)
         except NotFoundError:
             return None
+
+    def response_timeouts(self) -> dict[str, float]:
+        """The seconds without a heartbeat after which an attempt is given away, by task."""
+        found = self._api.get("list the TaskDefs", "/metadata/taskdefs", shallow(_LEASES)) or []
+        return {taskdef.name: taskdef.response_timeout_seconds for taskdef in found}
 
     def put(self, taskdef: dict[str, Any], *, exists: bool) -> None:
         """Create or replace a TaskDef."""

@@ -20,6 +20,7 @@ from perago.dashboard.timeline import Timeline
 from perago.errors import BackendError
 from perago.observability.running import RunningView
 from perago.operations.attempts import Phase, find_traces, judge_fences, read_attempt, read_task_log
+from perago.protocol.outcome import bare_reason
 from perago.protocol.record import read_record
 from perago.text import shorten
 
@@ -187,7 +188,7 @@ class Pages:
         if (kept := self._timelines.get(key)) is not None:
             return kept
         log = self._sources.conductor.log(task.task_id)
-        found = timeline.of_log(read_task_log(log, task.reason).phases)
+        found = timeline.of_log(read_task_log(log, bare_reason(task.reason or "")).phases)
         return self._timelines.keep(key, found) if found is not None else None
 
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from perago import errors
 from perago.errors import PeragoError
 from perago.masking import sendable
+from perago.protocol.outcome import bare_reason, told_code, told_hint
 from perago.text import as_utf8, shorten, shorten_middle
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -92,6 +93,9 @@ def _environment() -> Environment:
         words=show_words,
         block=show_block,
         tone=tone_of,
+        reason=bare_reason,
+        code=told_code,
+        hint=told_hint,
     )
     made.globals["error_title"] = error_title
     return made

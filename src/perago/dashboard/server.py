@@ -54,9 +54,14 @@ class Dashboard:
         self._held = ExitStack()
 
     @property
+    def address(self) -> str:
+        """Where it is, without the token: this may be logged."""
+        return f"http://{LOOPBACK}:{self._port}/"
+
+    @property
     def url(self) -> str:
         """The address to open, with the token."""
-        return f"http://{LOOPBACK}:{self._port}/?token={self._token}"
+        return f"{self.address}?token={self._token}"
 
     def __enter__(self) -> Self:
         self._held.callback(self._sources.close)

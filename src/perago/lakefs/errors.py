@@ -18,7 +18,11 @@ from perago.errors import BackendDeniedError, BackendError, BackendRefusedError,
 from perago.http_client import Answer, RequestError
 from perago.text import shorten_line
 
-SERVER = "LakeFS"
+SERVER = http_errors.Server(
+    "LakeFS",
+    address="LAKECTL_SERVER_ENDPOINT_URL",
+    credentials="LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
+)
 _STATUS = re.compile(r"status code: (\d{3})\b")
 # Every refusal of the S3 gateway has a code. One without it is of another web server.
 _CODE = re.compile(r"<Code>\w+</Code>")
@@ -74,9 +78,9 @@ def _from_store(
         )
     message = f"LakeFS could not {what}: {shorten_line(text, http_errors.MAX_TEXT)}"
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return BackendDeniedError(message)
+        return BackendDeniedError(message, hint=SERVER.denied_hint)
     if isinstance(error, GenericError):
-        return http_errors.outage(message, changes=changes)
+        return http_errors.outage(message, changes=changes, hint=SERVER.unreachable_hint)
     return BackendRefusedError(message)
 
 
@@ -84,6 +88,8 @@ def _message(body: bytes) -> str | None:
     """Return the message of an error that LakeFS wrote, or None."""
     try:
         answer = http_errors.parse_json(body)
+        if "status" in answer:  # which Conductor writes into its errors, and LakeFS does not
+            return None
         # A merge with conflicts is answered with an empty result of a merge, and no message.
         return "conflict found" if answer == {"reference": ""} else str(answer["message"])
     except (ValueError, LookupError, TypeError):

@@ -6,16 +6,10 @@ branches and a tag of its own when rights are tried, which are removed again.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shlex
-import stat
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.taskdefs import ConductorTaskDefs
@@ -25,17 +19,18 @@ from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import FenceState
 from perago.lakefs.garbage import LakeFSGarbage
 from perago.masking import environment_with_secrets, remember_spark_remote
-from perago.observability.readiness import disk_problems, nearest_folder
 from perago.operations.fence import FenceAdmin
+from perago.operations.findings import Finding
 from perago.operations.registration import compare_with_conductor
 from perago.operations.rights import try_rights
+from perago.operations.root_check import check_root
 from perago.operations.server_checks import lakefs_errors
 from perago.servers.toolchain import java
 from perago.settings import LoadedSettings, Settings, read_settings
 from perago.spark.masters import check_master
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
-from perago.tasks.discover import inspect_targets
+from perago.tasks.discover import Inspection, inspect_targets
 from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
 
@@ -43,17 +38,7 @@ _REQUEST_SECONDS = 10.0
 # HTTP dates have whole seconds, and an answer takes a while.
 _LARGEST_CLOCK_DIFFERENCE = 5.0
 _MOST_REPOSITORIES = 20
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was checked; ``hint`` says what to do if it is not right."""
-
-    check: str
-    ok: bool
-    text: str
-    hint: str = ""
+_MOST_TASKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +107,18 @@ class Examination:
             yield Finding("Conductor", True, f"{connection.api} answers, {_version_of(conductor)}")
             yield from _warn_of_plain_http("CONDUCTOR_SERVER_URL", connection.api)
             yield from compare_clocks("Conductor", conductor.clock_difference)
-        if self.targets:
-            with closing(ConductorTaskDefs(connection)) as taskdefs:
-                yield from self._check_taskdefs(taskdefs)
+        with closing(ConductorTaskDefs(connection)) as taskdefs:
+            found = inspect_targets(self.targets)
+            yield from self._check_taskdefs(taskdefs, found)
+            try:
+                registered = taskdefs.response_timeouts()
+            except BackendError as error:
+                yield _failure("dead workers", error)
+                return
+            names = {task.name for task in found.tasks} if self.targets else set(registered)
+            yield from judge_leases({it: registered[it] for it in registered if it in names})
 
-    def _check_taskdefs(self, conductor: ConductorTaskDefs) -> Iterator[Finding]:
-        found = inspect_targets(self.targets)
+    def _check_taskdefs(self, conductor: ConductorTaskDefs, found: Inspection) -> Iterator[Finding]:
         for problem in found.problems:
             yield Finding("tasks", False, str(problem), "Correct it; `perago check` shows all.")
         for definition in found.tasks:
@@ -173,52 +164,32 @@ class Examination:
             yield from _try_managed(spark)
 
 
-def check_root(settings: Settings) -> Iterator[Finding]:
-    """Check the folder of the workspaces: its space, its mode, and that files can be locked."""
-    check, root = "workspace root", settings.workspace_root
-    hint = "Free some space, or set PERAGO_WORKSPACE_ROOT to a folder on another disk."
-    problems = [
-        Finding(check, False, problem, hint)
-        for problem in disk_problems(root, settings.min_free_bytes)
-    ]
-    folder = nearest_folder(root)
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        hint = "Set PERAGO_WORKSPACE_ROOT to a folder of this user."
-        problems.append(Finding(check, False, f"{folder} cannot be written to", hint))
-    elif folder == root:
-        problems += _check_folder(check, root)
-    yield from problems
-    if not problems:
-        state = "has room, and files in it can be locked" if folder == root else "will be made"
-        yield Finding(check, True, f"{root} {state}")
-
-
-def _check_folder(check: str, root: Path) -> Iterator[Finding]:
-    if root.stat().st_mode & _WRITABLE_BY_OTHERS:
-        hint = f"Run: chmod go-w {shlex.quote(str(root))}"
-        yield Finding(check, False, f"other users can write to {root}", hint)
-    if not can_lock(root):
+def judge_leases(seconds: Mapping[str, float]) -> Iterator[Finding]:
+    """Say after how many seconds Conductor gives a dead worker's attempts to others, by task."""
+    check = "dead workers"
+    unnoticed = sorted(name for name in seconds if not seconds[name])
+    if unnoticed:
         yield Finding(
             check,
             False,
-            f"files in {root} cannot be locked, so a sweep could remove a running attempt's",
-            "Set PERAGO_WORKSPACE_ROOT to a local disk, or mount the share with locks.",
+            f"Conductor never notices one that ran {', '.join(unnoticed[:_MOST_TASKS])}: "
+            "responseTimeoutSeconds is 0",
+            "Set TimeoutPolicy(response_seconds=…), then run `perago register MODULE`.",
         )
-
-
-def can_lock(folder: Path) -> bool:
-    """Whether a file that one open descriptor has locked is locked for another one."""
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".perago-doctor-") as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        with Path(file.name).open("rb") as other:
-            try:
-                fcntl.flock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return True
-    return False
+    timed = {name: seconds[name] for name in sorted(seconds) if seconds[name]}
+    if not timed:
+        return
+    least, most = min(timed.values()), max(timed.values())
+    slowest = max(timed, key=lambda name: timed[name])
+    span = f"{most:g} s" if least == most else f"{least:g} to {most:g} s"
+    longest = f", the longest of {slowest!r}" if least != most else ""
+    yield Finding(
+        check,
+        True,
+        f"are noticed {span} after their last heartbeat (responseTimeoutSeconds of {len(timed)} "
+        f"TaskDef{'' if len(timed) == 1 else 's'}{longest}), and on SQL back ends of Conductor up "
+        "to two minutes later",
+    )
 
 
 def compare_clocks(server: str, difference: float | None) -> Iterator[Finding]:

@@ -20,10 +20,12 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.operations.scratch import scratch_branch
+from perago.progress import Advance, ShowTransfer, silent
 from perago.protocol.ports import Lake
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
+from perago.transfer.counted import CountedStore
 from perago.transfer.engine import Engine, make_folders
 from perago.transfer.inventory import Digest, ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.moving import DownloadTarget, download_partition, hash_partition, run_over
@@ -125,6 +127,7 @@ class Put:
     branch: str
     prefix: str
     report_leftover: Callable[[str, str], None]
+    show: ShowTransfer = silent
 
     def run(self, folder: Path, message: str, *, delete: bool) -> PutResult:
         """Commit what differs. Everything becomes visible at once, by one merge, or nothing.
@@ -148,15 +151,19 @@ class Put:
         with scratch_branch(
             self.lake, self.repository, name, head.id, self.report_leftover
         ) as staging:
-            self._stage(plan, staging, folder)
+            with self.show("upload", counts.size) as advance:
+                self._stage(plan, staging, folder, advance)
             staged = self.lake.commit(staging, message, {})
             made = self._merge(staged, head, message)
         below = made.first_parent
         return PutResult(head.id, made.id, counts, None if below == head.id else below)
 
-    def _stage(self, plan: SyncPlan, staging: StagingBranch, folder: Path) -> None:
+    def _stage(
+        self, plan: SyncPlan, staging: StagingBranch, folder: Path, advance: Advance
+    ) -> None:
+        engine = replace(self.engine, store=CountedStore(self.engine.store, advance))
         try:
-            self.engine.stage(plan, staging, folder)
+            engine.stage(plan, staging, folder)
         except ProjectionError as error:
             error.hint = "Nothing was put. Run the command again when nothing writes to the folder."
             raise
@@ -223,7 +230,15 @@ def _put_counts(compared: Compared, plan: SyncPlan, *, delete: bool) -> Counts:
     )
 
 
-def get(store: ObjectStore, source: Source, folder: Path, threads: int, *, delete: bool) -> Counts:
+def get(
+    store: ObjectStore,
+    source: Source,
+    folder: Path,
+    threads: int,
+    *,
+    delete: bool,
+    show: ShowTransfer = silent,
+) -> Counts:
     """Write the files of a projection below a folder; each file appears whole or not at all."""
     compared = compare(store, source, folder, threads)
     if source.prefix and not compared.projection.files and not compared.projection.markers:
@@ -242,10 +257,13 @@ def get(store: ObjectStore, source: Source, folder: Path, threads: int, *, delet
     make_folders(compared.projection.markers, folder)
     # Inside the folder, so that a rename into place never crosses file systems.
     landing = Path(tempfile.mkdtemp(prefix=".perago-get-", dir=folder))
+    size = sum(files[path].size for path in wanted)
     try:
         target = DownloadTarget(folder, landing)
         objects = [(path, files[path]) for path in wanted]
-        download_partition(store, source.repository, source.ref, objects, target, threads)
+        with show("download", size) as advance:
+            counted = CountedStore(store, advance)
+            download_partition(counted, source.repository, source.ref, objects, target, threads)
     finally:
         remove_tree(landing)
     return Counts(
@@ -253,7 +271,7 @@ def get(store: ObjectStore, source: Source, folder: Path, threads: int, *, delet
         changed=len(compared.changed),
         removed=len(surplus),
         unchanged=compared.unchanged,
-        size=sum(files[path].size for path in wanted),
+        size=size,
     )
 
 

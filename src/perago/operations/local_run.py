@@ -17,6 +17,7 @@ from perago.errors import (
     PostGuardrailViolation,
     PreGuardrailViolation,
 )
+from perago.operations.locations import naming_what_is_there
 from perago.protocol.events import EventSink, Phases
 from perago.protocol.garbage import local_task_id
 from perago.protocol.identity import Attempt, Claim, Execution
@@ -44,8 +45,9 @@ from perago.transfer.inventory import Projection
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
+from perago.wiring.connections import lakefs_connection
 from perago.wiring.jobs import build_context, build_job
-from perago.wiring.ports import SparkAccess, build_policy, open_ports
+from perago.wiring.ports import CountBytes, SparkAccess, build_policy, open_ports
 from perago.wiring.spark import choose_spark
 
 # What Hadoop writes beside each file of a local folder.
@@ -254,9 +256,13 @@ class Transaction:
     settings: Settings
 
     def run(
-        self, params: dict[str, Any], events: EventSink, complain: Callable[[str], None]
+        self,
+        params: dict[str, Any],
+        events: EventSink,
+        complain: Callable[[str], None],
+        count: CountBytes | None = None,
     ) -> Outcome:
-        """Run and publish, if the branch is still there by then.
+        """Run and publish, if the branch is still there by then; ``count`` is told the bytes moved.
 
         Whatever ends this from outside (Ctrl-C) leaves no staging branch and no folder behind.
         """
@@ -272,11 +278,15 @@ class Transaction:
                 events=events,
                 policy=replace(build_policy(self.settings), replacement="off"),
                 spark=spark,
+                count=count,
             ) as ports,
         ):
             assert ports.storage is not None  # noqa: S101  narrows the type; opened with LakeFS
             lake = ports.storage.lake
-            payload = {"workspace": _at_head(lake, self.repository, self.branch), "params": params}
+            lakefs = lakefs_connection(self.settings)
+            with naming_what_is_there(lakefs, self.repository, self.branch):
+                head = _at_head(lake, self.repository, self.branch)
+            payload: dict[str, Any] = {"workspace": head, "params": params}
             if inputs := self._inputs(lake):
                 payload["inputs"] = inputs
             try:

@@ -6,8 +6,11 @@ A name that does not exist is answered with the names that do.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError, NotFoundError
 from perago.lakefs.repositories import LakeFSRepositories
 from perago.protocol.names import STAGING_PREFIX
@@ -73,6 +76,19 @@ def pin(repositories: LakeFSRepositories, location: Location) -> Pinned:
         return Pinned(named, repositories.resolve(named.repository, named.ref))
     except NotFoundError:
         raise _unknown_ref(repositories, named) from None
+
+
+@contextmanager
+def naming_what_is_there(
+    connection: LakeFSConnection, repository: str, branch: str | None = None
+) -> Iterator[None]:
+    """Within the block, an error about a missing repository or branch names those there are."""
+    try:
+        yield
+    except NotFoundError:
+        with closing(LakeFSRepositories(connection)) as repositories:
+            pin(repositories, Location(repository, branch))
+        raise
 
 
 def with_branch(repositories: LakeFSRepositories, location: Location) -> Location:

@@ -28,6 +28,7 @@ _POLL_SECONDS = 0.5
 _TASKDEF_SECONDS = 20.0
 # How long a started workflow is looked for after its reply was lost.
 _SEARCH_SECONDS = 15.0
+_PIN = "Correct it, or leave it out of --input and give --repository and --branch: they pin HEAD."
 
 # The keys of a workspace that leaves its ref to HEAD.
 _UNPINNED = {"repository", "branch", "ref_type"}
@@ -102,10 +103,13 @@ def given_workspace_warning(lake: Lake, given: Json) -> str | None:
     except ValidationError as error:
         raise ConfigurationError(
             f"the workspace of --input is wrong: {describe_validation(error)}",
-            hint="Give --repository and --branch in its place: they pin HEAD.",
+            hint=_PIN,
         ) from None
-    head = lake.get_head(workspace.repository, workspace.branch)
-    lake.get_commit(workspace.repository, workspace.ref)
+    try:
+        head = lake.get_head(workspace.repository, workspace.branch)
+        lake.get_commit(workspace.repository, workspace.ref)
+    except NotFoundError as error:
+        raise NotFoundError(f"the workspace of --input is wrong: {error}", hint=_PIN) from error
     if head.id == workspace.ref:
         return None
     return (

@@ -9,47 +9,31 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from perago.errors import (
-    BackendDeniedError,
-    BackendUnavailableError,
-    ConfigurationError,
-    Disposition,
-    PeragoError,
-    ServerError,
-    SetupError,
-)
+from perago.errors import INFRASTRUCTURE, Disposition, MachineError, PeragoError
 from perago.text import as_utf8, shorten, shorten_middle
 
 # Conductor keeps so many characters of a reason.
 _MAX_REASON = 500
 _MAX_HINT = 1000
 _MAX_TRACE = 20_000
-# These say something about the machine and its servers, and nothing about the task.
-_INFRASTRUCTURE = (
-    BackendUnavailableError,
-    BackendDeniedError,
-    ServerError,
-    SetupError,
-    ConfigurationError,
-)
 _DISK = (
-    "Free space on the worker's disk, where PERAGO_WORKSPACE_ROOT and PERAGO_OBJECT_CACHE are: "
-    "`perago sweep` and `perago cache clear` remove what nobody needs."
+    "Free space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache "
+    "clear` (PERAGO_OBJECT_CACHE) remove what nobody needs."
 )
-_FILES = "Raise the worker's limit of open files (ulimit -n), or lower PERAGO_TRANSFER_THREADS."
-_BROKEN = "Look at the worker's disk: it cannot be written."
+_FILES = "Raise the limit of open files (ulimit -n), or lower PERAGO_TRANSFER_THREADS."
+_BROKEN = "Look at the machine's disk: it cannot be written."
 # The machine is at its end, and what to do about it.
 _EXHAUSTED = {
     errno.ENOSPC: _DISK,
     errno.EDQUOT: _DISK,
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
-    errno.ENOMEM: "Give the worker's machine more memory, or the worker fewer executors (-j).",
+    errno.ENOMEM: "Give the machine more memory, or the worker fewer executors (-j).",
     errno.EROFS: _BROKEN,
     errno.EIO: _BROKEN,
 }
 # What `told_reason` adds to a reason.
-_ADDED = re.compile(r" \[PRG-\d{3}\](?: Try: (?P<hint>.*))?\Z", re.DOTALL)
+_ADDED = re.compile(r" \[(?P<code>PRG-\d{3})\](?: Try: (?P<hint>.*))?\Z", re.DOTALL)
 # Where an author's code begins: what called it says nothing about its failure.
 _CALLER = ("perago.protocol.steps", "call_body")
 
@@ -85,18 +69,23 @@ def failure_of(error: BaseException) -> Failed:
     The exception may be of an author's class, so nothing about it is taken for granted: every text
     is bounded and valid Unicode, and what raises when it is looked at is left out.
     """
-    known = error if isinstance(error, PeragoError) else None
+    known = error if isinstance(error, PeragoError) else machine_error(error)
     terminal = known is not None and known.disposition is Disposition.TERMINAL
-    hint = known.hint if known else _machine_hint(error)
     return Failed(
         disposition=Disposition.TERMINAL if terminal else Disposition.RETRY,
-        reason=shorten(f"{type(error).__name__}: {describe(error)}", _MAX_REASON),
+        reason=shorten(f"{type(known or error).__name__}: {describe(known or error)}", _MAX_REASON),
         code=known.code if known else None,
-        hint=shorten(describe(hint), _MAX_HINT) if hint else None,
+        hint=shorten(describe(known.hint), _MAX_HINT) if known and known.hint else None,
         trace=shorten_middle(_trace(error), _MAX_TRACE),
         exit_code=known.exit_code if known else 1,
-        is_infrastructure=_is_infrastructure(error),
+        is_infrastructure=isinstance(known, INFRASTRUCTURE),
     )
+
+
+def machine_error(error: BaseException) -> MachineError | None:
+    """The error for a machine that is at its end, where an exception tells of that."""
+    hint = _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
+    return MachineError(describe(error), hint=hint) if hint else None
 
 
 def told_reason(outcome: Failed) -> str:
@@ -110,6 +99,12 @@ def told_reason(outcome: Failed) -> str:
 def bare_reason(told: str) -> str:
     """The reason alone, of what ``told_reason`` made of it."""
     return _ADDED.sub("", told)
+
+
+def told_code(told: str) -> str | None:
+    """The code, as far as it is part of what ``told_reason`` made."""
+    found = _ADDED.search(told)
+    return found["code"] if found else None
 
 
 def told_hint(told: str) -> str | None:
@@ -149,13 +144,3 @@ def _authors_frames(frames: TracebackType | None) -> TracebackType | None:
 
 def _is_own(frame: TracebackType) -> bool:
     return str(frame.tb_frame.f_globals.get("__name__")).startswith("perago.")
-
-
-def _machine_hint(error: BaseException) -> str | None:
-    return _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
-
-
-def _is_infrastructure(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
-        return True
-    return isinstance(error, _INFRASTRUCTURE)

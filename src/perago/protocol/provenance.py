@@ -11,7 +11,7 @@ from perago.errors import PublishFenceError
 from perago.protocol.identity import Attempt
 from perago.protocol.job import Replacement
 from perago.protocol.record import Record, read_record
-from perago.protocol.workspace import Commit
+from perago.protocol.workspace import Commit, WorkspaceInput
 from perago.text import shorten_line
 
 _LONGEST_MESSAGE = 120
@@ -30,6 +30,16 @@ def assert_replaceable(head: Commit, attempt: Attempt, replacement: Replacement)
     if replacement == "head-state" or (record is not None and record.logical == attempt.logical):
         return
     raise PublishFenceError(_refusal(head, record, attempt), hint=_hint(record, attempt))
+
+
+def explain_moved(head: Commit, workspace: WorkspaceInput, attempt: Attempt) -> PublishFenceError:
+    """Build the error for a branch that is more than one commit past the input."""
+    record = read_record(head)
+    return PublishFenceError(
+        f"target branch {workspace.branch!r} has moved on from the input {workspace.ref}: "
+        f"{_refusal(head, record, attempt)}",
+        hint=_hint(record, attempt),
+    )
 
 
 def _refusal(head: Commit, record: Record | None, attempt: Attempt) -> str:

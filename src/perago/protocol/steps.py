@@ -38,7 +38,7 @@ from perago.protocol.job import Check, Job, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.json_value import encode_json, is_too_deep
 from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
-from perago.protocol.provenance import assert_replaceable
+from perago.protocol.provenance import assert_replaceable, explain_moved
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import (
     Record,
@@ -152,9 +152,12 @@ class Steps:
             raise InputError(
                 f"workspace: no branch {space.branch!r} in repository {space.repository!r}"
             ) from error
-        plan = build_workspace_publication_plan(
-            ref=space.ref, head=head, changed=True, branch=space.branch
-        )
+        try:
+            plan = build_workspace_publication_plan(
+                ref=space.ref, head=head, changed=True, branch=space.branch
+            )
+        except PublishFenceError as error:
+            raise explain_moved(head, space, self.execution.attempt) from error
         if isinstance(plan, ReplaceAbandoned) and self.job.recovery != "adopt":
             assert_replaceable(head, self.execution.attempt, self.ports.policy.replacement)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perago.errors import SetupError
+from perago.progress import step
 from perago.servers.endpoints import LakeFSEndpoint
 from perago.servers.loopback import LOOPBACK
 from perago.servers.server import Command, Server, answers, environment_without, write_private
 from perago.servers.toolchain import golang, tool
 from perago.servers.toolchain.cache import Cache
 from perago.servers.toolchain.checksums import verify_module
-from perago.servers.toolchain.progress import step
 from perago.servers.watchdog import Watchdog
 
 VERSION = "1.84.0"

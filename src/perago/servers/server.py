@@ -133,14 +133,20 @@ class Server(ABC):
         return ServerError(f"{self.name} {what}{described_tail(self.log)}")
 
 
-def await_healthy(servers: Sequence[Server]) -> None:
-    """Wait until all servers are healthy; raises ``ServerError`` for one that dies or is late."""
+def await_healthy(
+    servers: Sequence[Server], advance: Callable[[int], None] = lambda _healthy: None
+) -> None:
+    """Wait until all servers are healthy; raises ``ServerError`` for one that dies or is late.
+
+    ``advance`` is told how many are healthy by now.
+    """
     began = time.monotonic()
     pending = list(servers)
     while pending:
         for server in servers:
             server.raise_if_dead()
         pending = [server for server in pending if not server.healthy()]
+        advance(len(servers) - len(pending))
         for server in pending:
             if time.monotonic() - began > server.startup_seconds:
                 raise server.failed(f"was not healthy after {server.startup_seconds:.0f} s")

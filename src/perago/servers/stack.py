@@ -14,6 +14,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from perago.errors import ServerError, SetupError
+from perago.progress import note, step
 from perago.servers import conductor, lakefs, loopback, process
 from perago.servers.conductor import Conductor
 from perago.servers.endpoints import Endpoints
@@ -23,7 +24,6 @@ from perago.servers.spark import SMALL_JOBS, ConnectServer, ConnectSettings
 from perago.servers.state import LOCK_FILE, Secrets, State, claim, load
 from perago.servers.toolchain import spark_jars, tool
 from perago.servers.toolchain.cache import Cache
-from perago.servers.toolchain.progress import note
 from perago.servers.watchdog import Watchdog
 
 SERVER_NAMES = ("lakefs", "conductor", "spark")
@@ -199,10 +199,11 @@ class Stack:
         prepared = [(server, server.prepare()) for server in servers]
         for line in javas([(server.name, command.java) for server, command in prepared]):
             note(line)
-        note(f"starting {', '.join(server.name for server in servers)} …")
-        for server, command in prepared:
-            server.launch(command)
-        await_healthy(servers)
+        title = f"starting {', '.join(server.name for server in servers)}"
+        with step(title, len(servers), "servers") as advance:
+            for server, command in prepared:
+                server.launch(command)
+            await_healthy(servers, advance)
 
     def _record(self, **changes: bool) -> None:
         running = {server.name: server.identity for server in self.servers if server.identity}

@@ -22,11 +22,14 @@ from perago.settings import Settings
 from perago.spark.executions import ConnectExecutions, OpenSession
 from perago.text import show_path
 from perago.transfer.cache import ObjectCache
+from perago.transfer.counted import CountedStore
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold, TransferEngine
+from perago.transfer.inventory import ObjectStore
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.connections import lakefs_connection
 
+CountBytes = Callable[[int], None]
 _log = logging.getLogger(__name__)
 
 
@@ -72,10 +75,12 @@ def open_ports(
     policy: Policy | None = None,
     with_lakefs: bool = True,
     spark: SparkAccess | None = None,
+    count: CountBytes | None = None,
 ) -> Iterator[Ports]:
     """Open everything outside that attempts touch, and close it at the end of the block.
 
-    Without LakeFS the ports serve workspace-free tasks only.
+    Without LakeFS the ports serve workspace-free tasks only. ``count`` is told how many bytes
+    this process has moved.
     """
     access = spark or SparkAccess()
 
@@ -86,17 +91,18 @@ def open_ports(
     with ExitStack() as closing_stack:
         storage = None
         if with_lakefs:
-            storage = closing_stack.enter_context(_open_storage(settings, tell, access))
+            storage = closing_stack.enter_context(_open_storage(settings, tell, access, count))
         yield Ports(attempts, SystemClock(), tell, policy or build_policy(settings), storage)
 
 
 @contextmanager
 def _open_storage(
-    settings: Settings, events: EventSink, spark: SparkAccess
+    settings: Settings, events: EventSink, spark: SparkAccess, count: CountBytes | None
 ) -> Iterator[StoragePorts]:
     lakefs = lakefs_connection(settings)
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
-        engine = build_engine(settings, lakefs, objects, events, spark.transfer_session)
+        store: ObjectStore = objects if count is None else CountedStore(objects, count)
+        engine = build_engine(settings, lakefs, store, events, spark.transfer_session)
         workspaces = LocalWorkspaces(settings.workspace_root, engine)
         tasks = None
         if spark.open is not None:
@@ -115,7 +121,7 @@ def build_policy(settings: Settings) -> Policy:
 def build_engine(
     settings: Settings,
     lakefs: LakeFSConnection,
-    store: LakeFSObjects,
+    store: ObjectStore,
     events: EventSink,
     transfer_session: Callable[[], Any] | None = None,
 ) -> TransferEngine:

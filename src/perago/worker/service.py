@@ -46,8 +46,8 @@ class OwnState:
         return self.supervisor.running()
 
 
-# Serves the dashboard of a worker while its context is open.
-OpenDashboard = Callable[[Settings, WorkerState], AbstractContextManager[object]]
+# Serves the dashboard of a worker while its context is open, at an address that may be logged.
+OpenDashboard = Callable[[Settings, WorkerState], AbstractContextManager[str]]
 
 
 def serve(
@@ -86,16 +86,17 @@ def serve(
             targets,
             slots=executors,
             grace_seconds=_grace(settings, definitions),
-            servers=_servers(settings, definitions),
         )
+        addresses = _servers(settings, definitions)
         closing.enter_context(
             HealthServer.from_settings(
                 settings, context.metrics, lambda: supervisor.is_ready, supervisor.running
             )
         )
         if open_dashboard is not None:
-            closing.enter_context(open_dashboard(settings, OwnState(context, supervisor)))
-        return supervisor.run()
+            opened = open_dashboard(settings, OwnState(context, supervisor))
+            addresses["dashboard"] = closing.enter_context(opened)
+        return supervisor.run(addresses)
 
 
 def _open_context(

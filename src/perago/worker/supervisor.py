@@ -35,13 +35,10 @@ class Supervisor:
         *,
         slots: int,
         grace_seconds: float,
-        servers: Mapping[str, str] | None = None,
     ) -> None:
-        """``servers``: their addresses by name, for the log."""
         self._context = context
         self._grace = grace_seconds
         self._stops = StopSignals()
-        self._servers = dict(servers or {})
         by_name = {definition.name: definition for definition in definitions}
         self._tasks = list(by_name)
         poller = Poller(context, self._tasks, self._stops)
@@ -68,15 +65,18 @@ class Supervisor:
         found = ((slot.number, slot.running) for slot in self._slots)
         return [item.view(number) for number, item in found if item is not None]
 
-    def run(self) -> int:
-        """Work until a signal comes and everything is settled; the exit code."""
+    def run(self, addresses: Mapping[str, str] | None = None) -> int:
+        """Work until a signal comes and everything is settled; the exit code.
+
+        ``addresses``: where the servers and the dashboard are, by name, for the log.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._context.metrics.set_slots(len(self._slots))
         self._context.metrics.watch_age(self._oldest_seconds)
         for thread in self._threads:
             thread.start()
-        _log.info("worker_started", slots=len(self._slots), tasks=self._tasks, **self._servers)
+        _log.info("worker_started", slots=len(self._slots), tasks=self._tasks, **(addresses or {}))
         while not self._stops.draining.is_set():
             time.sleep(_TICK_SECONDS)
         self._stops.draining.set()

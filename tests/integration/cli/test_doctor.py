@@ -27,6 +27,7 @@ def test_a_healthy_set_up_is_all_right_and_trying_its_rights_leaves_nothing(
     assert "answers, version " in texts["LakeFS"]
     assert "answers, version 3." in texts["Conductor"]
     assert texts["LakeFS's clock"] == texts["Conductor's clock"] == "agrees with this machine's"
+    assert texts.get("dead workers", "are noticed ").startswith("are noticed ")
     assert texts["LakeFS right to merge"] == f"tried in {repository!r}"
     branches = lakefs.branches_api.list_branches(repository).results
     assert [(item.id, item.commit_id) for item in branches] == [("trunk", before)]

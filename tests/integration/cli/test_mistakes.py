@@ -12,6 +12,7 @@ from support.command_line import Ended, run_perago
 from support.workers import TASK_MODULES
 
 pytestmark = pytest.mark.servers
+DOCTOR = "`perago doctor` checks the settings, the servers and this machine."
 
 
 def lines(done: Ended) -> list[str]:
@@ -21,12 +22,20 @@ def lines(done: Ended) -> list[str]:
 def test_a_wrong_secret(tmp_path: Path, settings: dict[str, str], repository: str) -> None:
     wrong = {**settings, "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "open-sesame"}
     done = run_perago("workspace", "ls", repository, folder=tmp_path, extra=wrong)
-    assert done.code == 3
-    first, *rest = lines(done)
-    assert first.startswith("PRG-602 BackendDeniedError: LakeFS could not read repository ")
+    address = settings["LAKECTL_SERVER_ENDPOINT_URL"]
     key = settings["LAKECTL_CREDENTIALS_ACCESS_KEY_ID"]
-    assert f"LakeFS's key is {key} (LAKECTL_CREDENTIALS_ACCESS_KEY_ID, environment)." in rest
-    assert "open-sesame" not in done.out + done.err
+    assert (done.code, lines(done)) == (
+        3,
+        [
+            f"PRG-602 BackendDeniedError: LakeFS could not read repository {repository!r}: "
+            "401 error authenticating request",
+            "Try: Check LAKECTL_CREDENTIALS_ACCESS_KEY_ID and "
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY, and what their user may do.",
+            f"LakeFS's address is {address} (LAKECTL_SERVER_ENDPOINT_URL, environment).",
+            f"LakeFS's key is {key} (LAKECTL_CREDENTIALS_ACCESS_KEY_ID, environment).",
+            DOCTOR,
+        ],
+    )
 
 
 def test_each_server_s_address_set_to_the_other_s(settings: dict[str, str]) -> None:
@@ -36,14 +45,64 @@ def test_each_server_s_address_set_to_the_other_s(settings: dict[str, str]) -> N
         "CONDUCTOR_SERVER_URL": f"{settings['LAKECTL_SERVER_ENDPOINT_URL']}/api",
     }
     done = run_perago("start", "bodies:w_write", folder=TASK_MODULES, extra=swapped)
-    assert done.code == 3
-    for variable, server in (
-        ("LAKECTL_SERVER_ENDPOINT_URL", "LakeFS"),
-        ("CONDUCTOR_SERVER_URL", "Conductor"),
+    assert (done.code, lines(done)) == (
+        3,
+        [
+            f"PRG-601 BackendUnavailableError: CONDUCTOR_SERVER_URL="
+            f"{swapped['CONDUCTOR_SERVER_URL']}: what answered to read TaskDef 'w_write' is not "
+            "Conductor: the answer is not JSON",
+            f"LAKECTL_SERVER_ENDPOINT_URL={swapped['LAKECTL_SERVER_ENDPOINT_URL']}: what answered "
+            "to check the credentials is not LakeFS: 404 No static resource api/v1/user.",
+            f"Try: {own_address('CONDUCTOR_SERVER_URL', 'Conductor')} "
+            f"{own_address('LAKECTL_SERVER_ENDPOINT_URL', 'LakeFS')}",
+            DOCTOR,
+        ],
+    )
+
+
+def own_address(setting: str, server: str) -> str:
+    return (
+        f"Set {setting} to the address of {server} itself, and not of another server, a proxy or "
+        "a login page."
+    )
+
+
+def test_a_task_that_is_not_registered(settings: dict[str, str]) -> None:
+    done = run_perago("start", "bodies:w_write", folder=TASK_MODULES, extra=settings)
+    assert (done.code, lines(done)) == (
+        2,
+        [
+            "PRG-102 ConfigurationError: task 'w_write' is not registered in Conductor",
+            "Try: Run `perago register MODULE`, or start with --register.",
+            DOCTOR,
+        ],
+    )
+
+
+def test_a_repository_and_a_branch_that_do_not_exist(
+    tmp_path: Path, settings: dict[str, str], repository: str
+) -> None:
+    for command in (
+        ["workspace", "ls", f"{repository}@nowhere"],
+        ["history", repository, "nowhere"],
+        ["fence", "status", repository, "--branch", "nowhere"],
     ):
-        (line,) = [it for it in lines(done) if f"{variable}={swapped[variable]}" in it]
-        assert server in line
-    assert "Check that" in done.err
+        done = run_perago(*command, folder=tmp_path, extra=settings)
+        assert (done.code, lines(done)) == (
+            3,
+            [
+                f"PRG-604 NotFoundError: repository {repository!r} has no branch, tag or commit "
+                "'nowhere'; its branches: trunk",
+                "Try: Correct the name. `perago workspace put … --create` creates a branch.",
+            ],
+        )
+    done = run_perago("history", "nowhere-at-all", folder=tmp_path, extra=settings)
+    first, hint = lines(done)
+    assert first.startswith("PRG-604 NotFoundError: LakeFS has no repository 'nowhere-at-all'; it ")
+    assert hint == (
+        "Try: Correct the name, or create it: `perago workspace put DIR nowhere-at-all -m MESSAGE "
+        "--create`."
+    )
 
 
 def run_workflow(
@@ -66,9 +125,27 @@ def run_workflow(
 @pytest.mark.parametrize(
     ("branch", "ref", "code", "text"),
     [
-        ("trunk", "abc", 2, "the workspace of --input is wrong: ref must be a full commit id"),
-        ("trunk", "f" * 64, 3, "f" * 64),
-        ("nowhere", "f" * 64, 3, "'nowhere'"),
+        (
+            "trunk",
+            "abc",
+            2,
+            "PRG-102 ConfigurationError: the workspace of --input is wrong: ref must be a full "
+            "commit id (64 hex digits), not 'abc'",
+        ),
+        (
+            "trunk",
+            "f" * 64,
+            3,
+            "PRG-604 NotFoundError: the workspace of --input is wrong: LakeFS could not read "
+            f"commit {'f' * 64} of {{repository!r}}: 404 commit not found",
+        ),
+        (
+            "nowhere",
+            "f" * 64,
+            3,
+            "PRG-604 NotFoundError: the workspace of --input is wrong: LakeFS could not read "
+            "branch 'nowhere' of {repository!r}: 404 branch not found",
+        ),
     ],
     ids=["a short ref", "a ref that does not exist", "a branch that does not exist"],
 )
@@ -82,8 +159,14 @@ def test_a_wrong_place_to_start_from(
     text: str,
 ) -> None:
     done = run_workflow(tmp_path, settings, repository, branch, ref)
-    assert done.code == code, done.err
-    assert text in lines(done)[0]
+    assert (done.code, lines(done)[:2]) == (
+        code,
+        [
+            text.format(repository=repository),
+            "Try: Correct it, or leave it out of --input and give --repository and --branch: they "
+            "pin HEAD.",
+        ],
+    )
 
 
 def test_a_ref_that_is_stale_and_a_task_that_is_not_registered(
@@ -96,10 +179,10 @@ def test_a_ref_that_is_stale_and_a_task_that_is_not_registered(
     assert run_perago("workspace", *put, folder=tmp_path, extra=settings).code == 0
     done = run_workflow(tmp_path, settings, repository, "trunk", stale)
     assert done.code == 3
-    warning, *rest = lines(done)
-    assert warning.startswith(f"warning: ref {stale} is not HEAD of 'trunk', which is at ")
-    assert warning.endswith("Give --repository and --branch to start from HEAD")
-    assert (
-        "PRG-604 NotFoundError: Conductor has no TaskDef 'clean', which workflow 'wf' runs" in rest
-    )
-    assert "Try: Run `perago start MODULE --register`, or `perago register MODULE`, first." in rest
+    head = lakefs.branches_api.get_branch(repository, "trunk").commit_id
+    assert lines(done) == [
+        f"warning: ref {stale} is not HEAD of 'trunk', which is at {head}: a step that publishes "
+        "will fail with PRG-502. Give --repository and --branch to start from HEAD",
+        "PRG-604 NotFoundError: Conductor has no TaskDef 'clean', which workflow 'wf' runs",
+        "Try: Run `perago start MODULE --register`, or `perago register MODULE`, first.",
+    ]

@@ -34,6 +34,7 @@ def perago(*arguments: str) -> Result:
 def test_the_status_counts_files_and_their_blocks(folder: Path) -> None:
     assert perago("status").stdout == f"{folder}: 2 files, 12288 bytes, at most 1048576\n"
     assert json.loads(perago("status", "--json").stdout) == {
+        "schema": 1,
         "folder": str(folder),
         "files": 2,
         "bytes": 12288,
@@ -52,7 +53,8 @@ def test_a_cache_that_is_switched_off_can_still_be_seen_and_cleared(
 
 def test_clear_removes_everything_and_says_how_much(folder: Path) -> None:
     done = perago("clear", "--json")
-    assert json.loads(done.stdout) == {"folder": str(folder), "files": 2, "bytes": 12288}
+    removed = {"folder": str(folder), "files": 2, "bytes": 12288}
+    assert json.loads(done.stdout) == {"schema": 1, **removed}
     assert perago("clear").stdout == f"{folder}: removed 0 files, 0 bytes\n"
 
 

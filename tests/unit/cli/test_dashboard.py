@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import httpx
@@ -29,10 +30,22 @@ def test_the_address_is_printed_once_and_opens_while_the_block_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = Settings(conductor_server_url=f"{NOBODY}/api")
-    with serve_dashboard(settings, [], port=0):
-        page = opened(capsys.readouterr().out)
+    with serve_dashboard(settings, [], port=0) as address:
+        printed = capsys.readouterr().out
+        page = opened(printed)
     assert "Conductor did not answer" in page
+    # What may be logged has no token.
+    assert printed.startswith(f"dashboard  {address}?token=")
+    assert "token" not in address
     assert capsys.readouterr().err == ""
+
+
+def test_as_json_the_address_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(conductor_server_url=f"{NOBODY}/api")
+    with serve_dashboard(settings, [], port=0, as_json=True) as address:
+        printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["schema", "dashboard"]
+    assert printed["dashboard"].startswith(f"{address}?token=")
 
 
 def test_the_page_of_a_stack_names_the_worker_that_it_would_ask(

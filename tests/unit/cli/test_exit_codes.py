@@ -23,6 +23,7 @@ def fail() -> None:
 sys.argv = ["perago", "fail"]
 cli.main()
 """
+DOCTOR = "`perago doctor` checks the settings, the servers and this machine."
 
 
 @pytest.fixture
@@ -40,6 +41,8 @@ def closed_port() -> Iterator[int]:
         (errors.DefinitionError, 2, False),
         (errors.ConfigurationError, 2, True),
         (errors.SetupError, 2, True),
+        (errors.MachineError, 1, True),
+        (errors.ServerError, 3, True),
         (errors.BackendUnavailableError, 3, True),
         (errors.BackendDeniedError, 3, True),
         (errors.PublishFenceError, 4, False),
@@ -57,7 +60,7 @@ def test_an_error_ends_with_its_code_its_text_and_a_way_out(
     assert ended.err.splitlines() == [
         f"{kind.code} {kind.__name__}: it went wrong",
         f"Try: {kind.hint}",
-        *(["`perago doctor` checks the settings and the servers."] if points_to_doctor else []),
+        *([DOCTOR] if points_to_doctor else []),
     ]
 
 

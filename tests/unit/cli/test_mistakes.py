@@ -1,14 +1,13 @@
 """The mistakes that people make: each message says what is wrong and what to write.
 
 A reader must be able to mend each without the docs, so the whole text is held here, with the exit
-code. Mistakes that only a server can answer are in tests/integration.
+code. Mistakes that only a server can answer are in tests/integration, and what Conductor shows of
+an attempt in tests/unit/protocol/test_reasons.py.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +16,16 @@ from typing import Any
 import pytest
 
 from perago.cli import output
-from perago.errors import BackendDeniedError, ConfigurationError
+from perago.dashboard.server import Dashboard
+from perago.errors import ConfigurationError, PeragoError, SetupError
+from perago.http_client import Answer
+from perago.lakefs.errors import from_answer
 from perago.observability.health import HealthServer
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import bare_reason, failure_of, told_hint, told_reason
 from perago.settings import Address
-from support.command_line import Ended, run_perago
+from support import dashboard_world
+from support.command_line import Ended, run_code, run_perago
 
 TASKS = """\
 from pathlib import Path
@@ -57,9 +60,23 @@ def clean(workspace: Path, params: CleanParams) -> CleanResult:
             return CleanResult(rows=float("nan"))
         case "exit":
             raise SystemExit(3)
+        case "disk":
+            Path("/dev/full").write_text("x")
     return CleanResult(rows=1)
 """
-DOCTOR = "`perago doctor` checks the settings and the servers."
+DOCTOR = "`perago doctor` checks the settings, the servers and this machine."
+LAKEFS_IS_AWAY = (
+    "Check that LakeFS is up and reachable from this machine: LAKECTL_SERVER_ENDPOINT_URL has its "
+    "address."
+)
+CONDUCTOR_IS_AWAY = (
+    "Check that Conductor is up and reachable from this machine: CONDUCTOR_SERVER_URL has its "
+    "address."
+)
+DENIED = (
+    "Check LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY, and what "
+    "their user may do."
+)
 KEYS = {
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "some-key",
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "open-sesame",
@@ -102,12 +119,16 @@ PHASES = ("validate: ", "pre_guardrails: ", "body: ", "check_result: ", "post_",
 @pytest.mark.parametrize("command", ["check", "start", "extract", "register"])
 def test_a_module_that_does_not_exist(folder: Path, command: str) -> None:
     done = run_perago(command, "task", folder=folder)
-    assert done.code == 2
     text = (
         f"no module named 'task' in {folder} or on the Python path: "
         "run from the folder it is in, or install it"
     )
-    assert text in done.out + done.err
+    others = [
+        f"PRG-101 DefinitionError: {text}",
+        "Try: Correct the definition, then run `perago check MODULE`.",
+    ]
+    of_check = [f"error: {text}", "1 problem to correct"]
+    assert (done.code, said(done)) == (2, of_check if command == "check" else others)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +231,7 @@ def test_lakefs_is_dead(folder: Path, closed: int) -> None:
         [
             "PRG-601 BackendUnavailableError: LakeFS did not answer to read repository 'shop': "
             "ConnectError: [Errno 111] Connection refused",
-            "Try: Check that the server is up and reachable from this machine.",
+            f"Try: {LAKEFS_IS_AWAY}",
             f"LakeFS's address is {address} (LAKECTL_SERVER_ENDPOINT_URL, environment).",
             DOCTOR,
         ],
@@ -226,7 +247,7 @@ def test_conductor_is_dead(folder: Path, closed: int) -> None:
         [
             "PRG-601 BackendUnavailableError: Conductor did not answer to read TaskDef 'clean': "
             "ConnectError: [Errno 111] Connection refused",
-            "Try: Check that the server is up and reachable from this machine.",
+            f"Try: {CONDUCTOR_IS_AWAY}",
             f"Conductor's address is {address} (CONDUCTOR_SERVER_URL, environment).",
             DOCTOR,
         ],
@@ -249,7 +270,7 @@ def test_both_servers_are_dead_and_a_worker_names_both(folder: Path, closed: int
             f"not answer to read TaskDef 'clean': {refused}",
             f"LAKECTL_SERVER_ENDPOINT_URL={address}: LakeFS did not answer to check the "
             f"credentials: {refused}",
-            "Try: Check that the server is up and reachable from this machine.",
+            f"Try: {CONDUCTOR_IS_AWAY} {LAKEFS_IS_AWAY}",
             DOCTOR,
         ],
     )
@@ -263,14 +284,52 @@ def test_an_error_about_credentials_names_the_server_and_not_the_secret(
     monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", "http://127.0.0.1:8000")
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
-    output.explain(BackendDeniedError("LakeFS could not read repository 'shop': 401"))
+    answer = Answer(401, b'{"message": "error authenticating request"}')
+    output.explain(from_answer("read repository 'shop'", answer, changes=False))
     printed = capsys.readouterr().err
     assert printed.splitlines() == [
-        "PRG-602 BackendDeniedError: LakeFS could not read repository 'shop': 401",
-        "Try: Check the credentials and what their user may do.",
+        "PRG-602 BackendDeniedError: LakeFS could not read repository 'shop': 401 error "
+        "authenticating request",
+        f"Try: {DENIED}",
         "LakeFS's address is http://127.0.0.1:8000 (LAKECTL_SERVER_ENDPOINT_URL, environment).",
         "LakeFS's key is some-key (LAKECTL_CREDENTIALS_ACCESS_KEY_ID, environment).",
         DOCTOR,
+    ]
+
+
+# What Conductor says to a request that is meant for LakeFS.
+FOREIGN = (
+    b'{"status": 404, "message": "No static resource api/v1/user.", "instance": "here", '
+    b'"retryable": false}'
+)
+
+
+def test_the_address_of_lakefs_is_that_of_conductor() -> None:
+    """The reverse, and both on real servers, are in tests/integration/cli/test_mistakes.py."""
+    error = from_answer("check the credentials", Answer(404, FOREIGN), changes=False)
+    assert explained(error) == [
+        "PRG-601 BackendUnavailableError: what answered to check the credentials is not LakeFS: "
+        "404 No static resource api/v1/user.",
+        "Try: Set LAKECTL_SERVER_ENDPOINT_URL to the address of LakeFS itself, and not of another "
+        "server, a proxy or a login page.",
+    ]
+
+
+def explained(error: PeragoError) -> list[str]:
+    return [f"{error.code} {type(error).__name__}: {error}", f"Try: {error.hint}"]
+
+
+def test_the_port_of_the_dashboard_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sources = dashboard_world.empty().sources
+        with pytest.raises(SetupError) as caught, Dashboard(sources, port=port):
+            pass
+    assert caught.value.exit_code == 2
+    assert explained(caught.value) == [
+        f"PRG-103 SetupError: the dashboard cannot listen on 127.0.0.1:{port}: "
+        "Address already in use",
+        "Try: Give another port with --ui-port, or leave the dashboard out.",
     ]
 
 
@@ -384,14 +443,34 @@ def test_data_that_is_not_there(folder: Path) -> None:
     )
 
 
-def test_the_disk_is_full() -> None:
-    failed = failure_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/perago/x"))
-    assert failed.reason == "OSError: [Errno 28] No space left on device: '/var/lib/perago/x'"
-    assert failed.is_infrastructure
-    assert failed.hint == (
-        "Free space on the worker's disk, where PERAGO_WORKSPACE_ROOT and PERAGO_OBJECT_CACHE "
-        "are: `perago sweep` and `perago cache clear` remove what nobody needs."
+def test_the_disk_is_full_in_a_body(folder: Path) -> None:
+    done = run_body(folder, mistake="disk")
+    assert (done.code, said(done)) == (
+        1,
+        ["PRG-104 MachineError: [Errno 28] No space left on device", f"Try: {FREE_SPACE}", DOCTOR],
     )
+
+
+def test_the_disk_is_full_where_a_command_writes(folder: Path) -> None:
+    full = RUN_WITH_A_FULL_STDOUT.format(arguments=["check", "tasks"])
+    done = run_code(full, folder=folder)
+    assert (done.code, done.err.splitlines()) == (
+        1,
+        ["PRG-104 MachineError: [Errno 28] No space left on device", f"Try: {FREE_SPACE}", DOCTOR],
+    )
+
+
+FREE_SPACE = (
+    "Free space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache "
+    "clear` (PERAGO_OBJECT_CACHE) remove what nobody needs."
+)
+RUN_WITH_A_FULL_STDOUT = """
+import os, sys
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+from perago import cli
+sys.argv = ["perago", *{arguments}]
+cli.main()
+"""
 
 
 # Workflows

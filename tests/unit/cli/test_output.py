@@ -30,7 +30,7 @@ def test_no_control_character_of_a_name_or_a_server_s_text_is_printed_raw(
 def test_json_has_the_same_value_when_it_is_read_again(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_json({"name": HOSTILE, "é": "ü"})
     printed = capsys.readouterr().out
-    assert json.loads(printed) == {"name": HOSTILE, "é": "ü"}
+    assert json.loads(printed) == {"schema": output.SCHEMA, "name": HOSTILE, "é": "ü"}
     assert "ü" in printed
 
 

@@ -128,6 +128,25 @@ def test_a_dead_conductor_is_a_problem_on_the_page_with_what_to_do(open_page: Op
     assert "PRG-601" in read(client, "/workflows/any", 502)
 
 
+def test_a_reason_is_shown_without_what_was_added_for_conductor(open_page: Open) -> None:
+    made = dashboard_world.empty()
+    failed = made.attempt(lambda files: {"text": 1})
+    workflow = made.add(failed)
+    view = made.conductor.workflows[workflow]
+    made.conductor.workflows[workflow] = replace(view, reason=failed.reason)
+    client = open_page(made.sources)
+    pages = {path: read(client, path) for path in ("/", f"/workflows/{workflow}")}
+    pages["attempt"] = read(client, f"/attempts/{failed.task_id}")
+    for text in pages.values():
+        assert "ResultError: the result does not fit Result" in text
+        assert "[PRG-305]" not in text
+        assert '<a href="/errors#PRG-305">PRG-305</a>' in text
+    hint = '<span class="try">Try</span> Return the declared model;'
+    # Of the workflow, and of its attempt.
+    assert pages[f"/workflows/{workflow}"].count(hint) == 2
+    assert pages["attempt"].count(hint) == 1
+
+
 def test_workflows_that_are_over_are_read_once() -> None:
     made = dashboard_world.busy()
     reader = OverviewReader(made.sources)

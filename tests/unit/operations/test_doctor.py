@@ -19,10 +19,12 @@ from perago.conductor.client import ConductorAttempts
 from perago.connections import ConductorConnection
 from perago.errors import BackendDeniedError, SetupError
 from perago.lakefs.fence import FenceState
-from perago.operations import doctor, rights
-from perago.operations.doctor import Examination, Finding, can_lock, check_root, compare_clocks
+from perago.operations import doctor, rights, root_check
+from perago.operations.doctor import Examination, compare_clocks, judge_leases
 from perago.operations.fence import FenceAdmin, FenceStatus
+from perago.operations.findings import Finding
 from perago.operations.rights import try_rights
+from perago.operations.root_check import can_lock, check_root
 from perago.protocol.workspace import Commit, StagedWorkspace
 from perago.servers.toolchain import java
 from perago.settings import Settings
@@ -56,6 +58,7 @@ def conductor_answers() -> dict[str, bytes]:
     return {
         "GET /api/tasks/queue/sizes": said({"perago": 0}),
         "GET /api/admin/config": said({"version": "3.32.3", "secret": "not shown"}),
+        "GET /api/metadata/taskdefs ": said([{"name": "clean", "responseTimeoutSeconds": 60}]),
     }
 
 
@@ -111,6 +114,8 @@ def test_a_healthy_set_up_has_a_line_for_each_thing(set_up: SetUp) -> None:
         "LakeFS's clock": "agrees with this machine's",
         "Conductor": f"{conductor}/api answers, version 3.32.3",
         "Conductor's clock": "agrees with this machine's",
+        "dead workers": "are noticed 60 s after their last heartbeat (responseTimeoutSeconds of 1 "
+        "TaskDef), and on SQL back ends of Conductor up to two minutes later",
         "Java": "Spark runs on Java 21 at /jvm/bin/java",
         "workspace root": f"{set_up.folder}/workspaces has room, and files in it can be locked",
     }
@@ -150,13 +155,35 @@ def test_each_server_s_address_set_to_the_other_s_is_found(set_up: SetUp) -> Non
 
 def test_a_task_that_is_not_registered_is_found(set_up: SetUp) -> None:
     missing = said({"status": 404, "message": "no such TaskDef"}, status="404 Not Found")
-    conductor = set_up.serve({**conductor_answers(), "GET /api/metadata/": missing})
+    conductor = set_up.serve({**conductor_answers(), "GET /api/metadata/taskdefs/": missing})
     set_up.set_servers(set_up.serve(lakefs_answers()), conductor)
     set_up.patch.syspath_prepend(Path(__file__).parents[2] / "support" / "task_modules")
-    found = findings(targets=["bodies:w_plain"])["TaskDef 'w_plain'"]
+    listed = findings(targets=["bodies:w_plain"])
+    found = listed["TaskDef 'w_plain'"]
+    # Those of other tasks are not this worker's.
+    assert "dead workers" not in listed
     assert not found.ok
     assert found.text == "task 'w_plain' is not registered in Conductor"
     assert found.hint == "Run `perago register bodies:w_plain`."
+
+
+def test_how_fast_a_dead_worker_is_noticed_is_said_with_the_slowest_task() -> None:
+    [found] = judge_leases({"clean": 60.0, "train": 3600.0})
+    assert (found.ok, found.text) == (
+        True,
+        "are noticed 60 to 3600 s after their last heartbeat (responseTimeoutSeconds of 2 "
+        "TaskDefs, the longest of 'train'), and on SQL back ends of Conductor up to two minutes "
+        "later",
+    )
+
+
+def test_a_task_whose_dead_workers_are_never_noticed_is_found() -> None:
+    [found] = judge_leases({"clean": 0.0})
+    assert (found.ok, found.text, found.hint) == (
+        False,
+        "Conductor never notices one that ran clean: responseTimeoutSeconds is 0",
+        "Set TimeoutPolicy(response_seconds=…), then run `perago register MODULE`.",
+    )
 
 
 def spark_findings(set_up: SetUp, problems: list[str], **options: Any) -> list[Finding]:
@@ -308,7 +335,7 @@ def test_a_disk_on_which_locks_lock_nothing_is_found(
     assert can_lock(tmp_path)
     assert list(tmp_path.iterdir()) == []
     without = SimpleNamespace(flock=lambda *_: None, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
-    monkeypatch.setattr(doctor, "fcntl", without)
+    monkeypatch.setattr(root_check, "fcntl", without)
     [found] = root_of(tmp_path)
     assert "cannot be locked" in found.text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.operations.folder_sync import Counts, Put, PutResult, compare, get
+from perago.progress import Advance
 from perago.testing import (
     Faults,
     InMemoryLake,
@@ -301,3 +303,28 @@ def test_a_get_that_fails_leaves_no_part_of_a_file(place: Place) -> None:
     with pytest.raises(BackendUnavailableError):
         place.get(place.folder)
     assert list(place.folder.iterdir()) == []
+
+
+# Progress
+
+
+def test_both_ways_tell_how_many_bytes_have_moved(place: Place, tmp_path: Path) -> None:
+    told: list[tuple[str, int | None, list[int]]] = []
+
+    @contextmanager
+    def show(title: str, total: int | None) -> Iterator[Advance]:
+        told.append((title, total, []))
+        yield told[-1][2].append
+
+    place.write(a="12", b="345")
+    engine = Engine(place.lake.objects, threads=1)
+    Put(place.lake, engine, REPO, "main", "", lambda *_: None, show).run(
+        place.folder, "a message", delete=False
+    )
+    source = Source(REPO, place.head(), "")
+    get(place.lake.objects, source, tmp_path / "target", 1, delete=False, show=show)
+    assert [(title, total, sums[-1]) for title, total, sums in told] == [
+        ("upload", 5, 5),
+        ("download", 5, 5),
+    ]
+    assert all(sums == sorted(sums) for _, _, sums in told)

@@ -19,8 +19,8 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from perago.errors import SetupError
+from perago.progress import note
 from perago.servers.toolchain import tool
-from perago.servers.toolchain.progress import note
 
 # Longer than the slowest build, so that a waiting process outlasts a building one.
 _WAIT_SECONDS = 3600.0

@@ -15,9 +15,9 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from perago.errors import SetupError
+from perago.progress import step
 from perago.servers.toolchain import java, tool
 from perago.servers.toolchain.checksums import verify_files
-from perago.servers.toolchain.progress import step
 
 _SECONDS = 1800.0
 

@@ -1,0 +1,104 @@
+"""Show on stderr how far something long is: a bar on a terminal, plain lines elsewhere.
+
+rich draws the bars, without colours where ``NO_COLOR`` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal
+
+from perago.masking import escape_controls
+
+Measure = Literal["bytes", "packages", "servers"]
+# Takes how much is done by now.
+Advance = Callable[[int], None]
+# Shows a transfer of so many bytes (None if that is not known) while its context is open.
+ShowTransfer = Callable[[str, int | None], AbstractContextManager[Advance]]
+# Where there is no bar: a line so often, so that a short transfer says nothing.
+_SECONDS_BETWEEN_LINES = 10.0
+_MEGABYTE = 1_000_000
+
+
+def note(line: str) -> None:
+    """Print one line of progress on stderr."""
+    sys.stderr.write(escape_controls(line) + "\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def step(title: str, total: int, unit: Measure) -> Iterator[Advance]:
+    """Show one long step with its beginning and its end."""
+    began = time.monotonic()
+    if _is_terminal():
+        with _bar(title, total, unit) as advance:
+            yield advance
+    else:
+        note(f"{title} …")
+        yield lambda _done: None
+    note(f"{title}: done in {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def transfer(title: str, total: int | None) -> Iterator[Advance]:
+    """Show a transfer of so many bytes; only a long one is told of where there is no terminal."""
+    if _is_terminal():
+        with _bar(title, total, "bytes") as advance:
+            yield advance
+    else:
+        yield _Lines(title, total).advance
+
+
+@contextmanager
+def silent(_title: str, _total: int | None) -> Iterator[Advance]:
+    """Show nothing of a transfer."""
+    yield lambda _done: None
+
+
+class _Lines:
+    """A line now and then, by whichever thread moves something at that time."""
+
+    def __init__(self, title: str, total: int | None) -> None:
+        self._title = title
+        self._of = f" of {total / _MEGABYTE:.0f}" if total is not None else ""
+        self._lock = threading.Lock()
+        self._told_at = time.monotonic()
+
+    def advance(self, done: int) -> None:
+        with self._lock:
+            if time.monotonic() - self._told_at < _SECONDS_BETWEEN_LINES:
+                return
+            self._told_at = time.monotonic()
+        note(f"{self._title}: {done / _MEGABYTE:.0f}{self._of} MB")
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+@contextmanager
+def _bar(title: str, total: int | None, unit: Measure) -> Iterator[Advance]:
+    # Imported here: a plain log does not need it.
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escape(escape_controls(title)), total=total)
+        # The measured amount may exceed an estimated total; the bar must not.
+        most = float("inf") if total is None else total
+        yield lambda done: progress.update(task, completed=min(done, most))

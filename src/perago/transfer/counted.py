@@ -1,0 +1,58 @@
+"""A store that tells how many bytes have been read from it and written to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from perago.transfer.inventory import ObjectStore, RemoteObject
+
+
+class CountedStore:
+    """Implements ``ObjectStore`` by another one; many threads may use it at once.
+
+    A read is counted piece by piece, a write when the whole object is there.
+    """
+
+    def __init__(self, store: ObjectStore, tell: Callable[[int], None]) -> None:
+        """``tell`` is given the sum of all bytes so far."""
+        self._store = store
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._sum = 0
+
+    def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        return self._store.list(repository, ref, prefix)
+
+    def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
+        return self._store.level(repository, ref, prefix)
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        for piece in self._store.read(repository, ref, key, size):
+            self._count(len(piece))
+            yield piece
+
+    def write(
+        self,
+        repository: str,
+        branch: str,
+        key: str,
+        source: Path,
+        *,
+        content_type: str,
+        metadata: dict[str, str],
+    ) -> None:
+        self._store.write(
+            repository, branch, key, source, content_type=content_type, metadata=metadata
+        )
+        self._count(source.stat().st_size)
+
+    def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
+        self._store.delete(repository, branch, keys)
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._sum += size
+            total = self._sum
+        self._tell(total)

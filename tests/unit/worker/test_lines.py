@@ -1,0 +1,71 @@
+"""What a worker's log says at its start, and at the end of an attempt."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from perago.observability.metrics import WorkerMetrics
+from perago.protocol.outcome import Completed
+from perago.tasks.discover import load_tasks
+from perago.worker.context import WorkerContext, _log_outcome
+from perago.worker.report import Reported
+from perago.worker.supervisor import Supervisor
+from support.memory_worker import LockedConductor
+from support.workers import TASK_MODULES
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_start_names_tasks_servers_and_the_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(TASK_MODULES)
+    conductor: Any = LockedConductor()
+    definitions = load_tasks(["hostile_bodies:h_plain"])
+    context = WorkerContext(conductor, conductor, None, tmp_path, None, WorkerMetrics())
+    worker = Supervisor(context, definitions, ["hostile_bodies"], slots=0, grace_seconds=1.0)
+    # So that it ends right after its start.
+    worker._on_signal(signal.SIGTERM, None)
+    addresses = {"conductor": "http://c/api", "dashboard": "http://127.0.0.1:9465/"}
+    with capture_logs() as lines:
+        assert worker.run(addresses) == 0
+    assert lines == [
+        {
+            "event": "worker_started",
+            "log_level": "info",
+            "slots": 0,
+            "tasks": ["h_plain"],
+            "conductor": "http://c/api",
+            "dashboard": "http://127.0.0.1:9465/",
+        },
+        {"event": "worker_stopped", "log_level": "info", "exit_code": 0},
+    ]
+
+
+def test_the_end_of_an_attempt_is_one_line_with_seconds_commit_and_result() -> None:
+    """Task and attempt are on every line (`attempt_logs`)."""
+    outcome = Completed({"workspace": {"ref": "abc"}, "result": {"rows": 3}})
+    with capture_logs() as lines:
+        _log_outcome(outcome, Reported.POSTED, 1.23456)
+    assert lines == [
+        {
+            "event": "attempt_completed",
+            "log_level": "info",
+            "delivered": "posted",
+            "seconds": 1.235,
+            "commit": "abc",
+            "result": '{"rows": 3}',
+        }
+    ]
