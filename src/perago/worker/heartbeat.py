@@ -39,6 +39,7 @@ class Heartbeat:
         self._on_loss = on_loss
         self._stop = threading.Event()
         self._lost = threading.Event()
+        self._renewed = threading.Event()
         # The thread logs with the ids of the attempt it was made for.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -49,6 +50,11 @@ class Heartbeat:
     def is_lost(self) -> bool:
         """Whether Conductor was seen to have taken the attempt away."""
         return self._lost.is_set()
+
+    @property
+    def has_renewed(self) -> bool:
+        """Whether a renewal was sent, which may arrive late if its reply was lost."""
+        return self._renewed.is_set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -68,6 +74,7 @@ class Heartbeat:
             try:
                 fresh = self._attempts.read(self._claim.attempt.task_id)
                 assert_current_attempt_snapshot(self._claim, fresh)
+                self._renewed.set()
                 self._attempts.renew(self._claim)
             except (StaleAttemptError, NotFoundError) as error:
                 # Also a task that Conductor no longer has: the attempt is over.

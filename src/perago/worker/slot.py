@@ -281,6 +281,8 @@ class LeaseState(Protocol):
 
     @property
     def is_lost(self) -> bool: ...
+    @property
+    def has_renewed(self) -> bool: ...
 
 
 def _died(outcome: Failed) -> bool:
@@ -307,6 +309,11 @@ class RunningAttempt:
     # What it printed and logged, within bounds.
     output: str = ""
     started: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def was_renewed(self) -> bool:
+        """Whether a renewal of its lease may be under way: a heartbeat's, or one of a fence."""
+        return self.heartbeat.has_renewed or self.definition.workspace is not None
 
     def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""

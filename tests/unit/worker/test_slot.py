@@ -36,6 +36,7 @@ def body(params: Empty) -> Empty:
 @dataclass
 class LeaseState:
     is_lost: bool = False
+    has_renewed: bool = False
 
 
 @pytest.fixture
