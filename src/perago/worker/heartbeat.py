@@ -22,8 +22,9 @@ _log = structlog.get_logger(__name__)
 class Heartbeat:
     """Renews a claim's lease on a thread of its own, and only after reading it as still ours.
 
-    A heartbeat in flight can overwrite a completion in Conductor, so leaving the context joins
-    the thread before anything is posted.
+    A tiny attempt is over long before its first renewal, so the thread starts when ``begin`` is
+    called. A heartbeat in flight can overwrite a completion in Conductor, so leaving the context
+    joins the thread before anything is posted.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Heartbeat:
         self._stop = threading.Event()
         self._lost = threading.Event()
         self._renewed = threading.Event()
+        self._begun = False
         # The thread logs with the ids of the attempt it was made for.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -56,8 +58,13 @@ class Heartbeat:
         """Whether a renewal was sent, which may arrive late if its reply was lost."""
         return self._renewed.is_set()
 
+    def begin(self) -> None:
+        """Renew the lease from now on; a second call does nothing. One thread may call it."""
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
+
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(
@@ -67,7 +74,8 @@ class Heartbeat:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._begun:
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval):

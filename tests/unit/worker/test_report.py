@@ -109,10 +109,12 @@ def test_a_post_that_a_late_renewal_overwrote_is_made_again(conductor: InMemoryC
 def test_a_heartbeat_says_whether_a_renewal_was_sent(conductor: InMemoryConductor) -> None:
     claim = poll(conductor).claim
     with Heartbeat(conductor, claim, 60.0) as heartbeat:
-        pass
+        heartbeat.begin()
+        heartbeat.begin()
     assert not heartbeat.has_renewed
     conductor.faults.inject("attempts.renew", fails(BackendUnavailableError("no answer")))
     with Heartbeat(conductor, claim, 0.01) as heartbeat:
+        heartbeat.begin()
         until(lambda: heartbeat.has_renewed, "a renewal")
     assert heartbeat.has_renewed
 
@@ -171,6 +173,7 @@ def test_a_heartbeat_sees_that_its_task_is_gone_and_survives_any_other_surprise(
     conductor.faults.inject("attempts.read", fails(error or AttributeError("no such field")))
     lost: list[bool] = []
     with Heartbeat(conductor, claim, 0.01, on_loss=lambda: lost.append(True)) as heartbeat:
+        heartbeat.begin()
         if error is not None:
             until(lambda: heartbeat.is_lost, "the loss to be noticed")
         else:
