@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ hypothesis.settings.register_profile("perago", deadline=None)
 hypothesis.settings.load_profile("perago")
 
 _SERVER_MARKS = ("servers", "spark")
+_WHILE_SERVERS_START = "tests/unit/adapters/"
 # A developer's shortcut: the JSON of `perago dev up --detach --json`, to use a running stack.
 _ENDPOINTS = "PERAGO_TEST_ENDPOINTS"
 _KEEPER = pytest.StashKey[StackKeeper]()
@@ -60,13 +63,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return InGroups(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with tests that need no server and mostly wait, while the servers start."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_WHILE_SERVERS_START))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build and fetch the servers before the first test, whose timeout must not count that."""
     marks = {
         mark for item in session.items for mark in _SERVER_MARKS if item.get_closest_marker(mark)
     }
-    if marks and not session.config.option.collectonly and _ENDPOINTS not in os.environ:
-        dev.obtain(spark="spark" in marks)
+    if not marks or session.config.option.collectonly or _ENDPOINTS in os.environ:
+        return
+    spark = "spark" in marks
+    dev.obtain(spark=spark)
+    if hasattr(session.config, "workerinput"):
+        start = partial(_endpoints, session.config, spark=spark)
+        threading.Thread(target=start, name="start servers", daemon=True).start()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -250,8 +250,15 @@ class TestTransaction:
         world.assert_untouched()
         world.assert_tidy()
 
-    @pytest.mark.parametrize("commits", [1, 2])
-    @pytest.mark.parametrize("do", ["write", "nothing"])
+    @pytest.mark.parametrize(
+        ("do", "commits"),
+        [
+            ("write", 2),
+            ("nothing", 1),
+            pytest.param("write", 1, marks=pytest.mark.slow),
+            pytest.param("nothing", 2, marks=pytest.mark.slow),
+        ],
+    )
     def test_a_target_that_moved_meanwhile_is_left_alone_and_the_run_ends_with_4(
         self, world: RealWorld, start: Start, tmp_path: Path, do: str, commits: int
     ) -> None:

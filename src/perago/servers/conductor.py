@@ -1,22 +1,24 @@
-"""Run the Conductor server: one jar, with SQLite as its database."""
+"""Run the Conductor server, with SQLite as its database."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from perago.errors import SetupError
 from perago.servers.endpoints import ConductorEndpoint
 from perago.servers.loopback import LOOPBACK
 from perago.servers.server import Command, Server, answers, emptied, environment_without
-from perago.servers.toolchain import ivy, java
+from perago.servers.toolchain import ivy, java, tool
 from perago.servers.toolchain.cache import Cache
 
 VERSION = "3.32.3"
 _JAR = f"conductor-server-{VERSION}-boot.jar"
-_ARTIFACT = f"conductor-{VERSION}"
+_ARTIFACT = f"conductor-{VERSION}-unpacked"
+_UNPACK_SECONDS = 300.0
 _REQUEST = ivy.Request(
-    artifact=_ARTIFACT,
+    artifact=f"conductor-{VERSION}",
     title=f"fetch Conductor {VERSION}",
     dependencies=(ivy.Coordinates("org.conductoross", "conductor-server", VERSION, "boot"),),
     excluded_organisations=(),
@@ -82,4 +84,25 @@ def find_or_fetch(cache: Cache) -> Path:
                 hint="Set it to the path of the server's `boot` jar, or unset it.",
             )
         return jar
-    return cache.obtain(_ARTIFACT, lambda folder: ivy.retrieve(_REQUEST, folder)) / _JAR
+    return cache.obtain(_ARTIFACT, _fetch) / _JAR
+
+
+def _fetch(folder: Path) -> None:
+    """Fetch the jar and unpack the jars in it, which Java reads far quicker from files.
+
+    A start takes half the processor time then.
+    """
+    packed = folder / "packed"
+    packed.mkdir()
+    ivy.retrieve(_REQUEST, packed)
+    unpack = [str(java.find(java.CONDUCTOR).executable), "-Djarmode=tools", "-jar"]
+    unpack += [str(packed / _JAR), "extract", "--destination", str(folder), "--force"]
+    tool.run(
+        unpack,
+        what="unpack Conductor",
+        cwd=folder,
+        log=packed / "unpack.log",
+        seconds=_UNPACK_SECONDS,
+        alternative=_REQUEST.alternative,
+    )
+    shutil.rmtree(packed)

@@ -25,7 +25,7 @@ def spark_pids(worker: Worker) -> list[int]:
     return [int(line["pid"]) for line in worker.lines() if line.get("action") == "spark_started"]
 
 
-# Takes long, and is the only proof that a worker's own server outlives an executor.
+@pytest.mark.slow
 def test_the_server_starts_with_the_first_attempt_outlives_a_crash_and_ends_with_the_worker(
     spark_site: WorkerSite,
 ) -> None:

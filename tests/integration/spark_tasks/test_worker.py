@@ -8,7 +8,7 @@ import pytest
 
 from support.spark_world import EVENTS, RealSparkWorld
 from support.waiting import until
-from support.workers import WorkerSite
+from support.workers import Worker, WorkerSite
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -39,40 +39,45 @@ def test_the_example_runs_in_a_worker(site: WorkerSite, world: RealSparkWorld) -
     world.assert_tidy()
 
 
-# Takes long, and is the only proof that each end of an attempt reaches Spark.
-def test_whatever_ends_an_attempt_ends_its_work_on_spark(
+def interrupted(worker: Worker) -> list[int]:
+    """How many operations each interrupt of the worker ended on Spark."""
+    lines = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
+    return [line["operations"] for line in lines]
+
+
+def test_a_killed_executor_s_work_on_spark_ends_and_the_retry_publishes_its_own_alone(
     site: WorkerSite, world: RealSparkWorld
 ) -> None:
     site.world, site.targets = world, ("spark_bodies",)
     worker = site.start(SPARK_REMOTE=world.remote)
+    tasks = site.finish(site.workflow("s_copy", do="die", signs=str(site.signs)), 240)
+    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
+    assert interrupted(worker) == [1]
+    assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
+    assert world.rows("data/copy") == EVENTS
+    assert not [path for path in world.paths() if "slow" in path]
+    assert worker.stop() == 0
+    world.assert_tidy()
 
-    def interrupted() -> list[int]:
-        ended = [line for line in worker.lines() if line.get("action") == "spark_interrupted"]
-        return [line["operations"] for line in ended]
 
-    # A deadline.
+@pytest.mark.slow
+def test_a_deadline_and_a_terminated_workflow_end_an_attempt_s_work_on_spark(
+    site: WorkerSite, world: RealSparkWorld
+) -> None:
+    site.world, site.targets = world, ("spark_bodies",)
+    worker = site.start(SPARK_REMOTE=world.remote)
     late = site.finish(site.workflow("s_deadline", signs=str(site.signs)), 240)
     assert [task["status"] for task in late] == ["FAILED", "COMPLETED"]
     assert late[0]["reasonForIncompletion"].startswith("BodyTimeoutError")
     assert late[1]["outputData"]["workspace"]["ref"] == world.ref
-    assert interrupted() == [1]
+    assert interrupted(worker) == [1]
 
-    # A workflow that is terminated.
     (site.signs / "begun").unlink()
     cancelled = site.workflow("s_copy", do="wait", signs=str(site.signs))
     site.await_body()
     world.operate("DELETE", f"/workflow/{cancelled}")
     until(lambda: worker.count("attempt_stale"), "the worker to notice", 60)
-    assert interrupted() == [1, 1]
+    assert interrupted(worker) == [1, 1]
     world.assert_at(world.ref)
-
-    # An executor that is killed: the retry publishes its own work alone.
-    (site.signs / "begun").unlink()
-    tasks = site.finish(site.workflow("s_copy", do="die", signs=str(site.signs)), 240)
-    assert [task["status"] for task in tasks] == ["FAILED", "COMPLETED"]
-    assert interrupted() == [1, 1, 1]
-    assert tasks[1]["outputData"]["result"] == {"rows": len(EVENTS)}
-    assert world.rows("data/copy") == EVENTS
-    assert not [path for path in world.paths() if "slow" in path]
     assert worker.stop() == 0
     world.assert_tidy()

@@ -251,6 +251,7 @@ def test_each_partition_is_told_with_its_phase_and_what_it_moved(engines: Engine
     assert all(event.seconds is not None for event in engines.events)
 
 
+@pytest.mark.slow
 def test_a_tree_of_many_folders_is_listed_and_scanned_by_many_tasks(engines: Engines) -> None:
     for number in range(12):
         engines.lake.put(f"in/{number % 4}/{number}", b"x")

@@ -82,6 +82,7 @@ def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_supervisor_restarted_at_once_never_sweeps_a_live_workspace(site: WorkerSite) -> None:
     """An executor whose warden gets no turn to end it still holds the lock of its workspace."""
     worker, workflow = hold_in(site, "body")
