@@ -6,6 +6,7 @@ branches and a tag of its own when rights are tried, which are removed again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
