@@ -1,7 +1,7 @@
 """Packs: where the object cache keeps small contents, and the index that finds them.
 
-To create a file for a content of a few kilobytes costs more than everything else that is done with
-it. So contents are appended to a pack, a file that one process fills during one download or upload.
+To create a file can cost more than everything else that is done with a content of a few kilobytes.
+So contents are appended to a pack, a file that one process fills during one download or upload.
 The index is a hash table on disk: it says in which pack the content with a digest is, and where.
 
 Neither is trusted, because a content that is taken must have its digest. That is why nothing is
