@@ -52,9 +52,17 @@ class Lake:
 
     def add(self, files: list[Path], prefix: str, message: str) -> str:
         """Put files below a prefix and commit them; the commit."""
-        for file in files:
+        return self._add({f"{prefix}/{file.name}": file for file in files}, message)
+
+    def add_tree(self, folder: Path, message: str) -> str:
+        """Put everything below a folder at the same paths and commit it; the commit."""
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return self._add({file.relative_to(folder).as_posix(): file for file in files}, message)
+
+    def _add(self, files: dict[str, Path], message: str) -> str:
+        for key, file in files.items():
             self._client.objects_api.upload_object(
-                self.repository, BRANCH, f"{prefix}/{file.name}", content=file.read_bytes()
+                self.repository, BRANCH, key, content=file.read_bytes()
             )
         creation = lakefs_sdk.CommitCreation(message=message)
         return str(self._client.commits_api.commit(self.repository, BRANCH, creation).id)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,16 +24,26 @@ _OF_THE_MACHINE = {"PERAGO_CACHE", "PERAGO_MAVEN_REPOSITORY"}
 
 def _is_setting(variable: str) -> bool:
     """Whether a worker would take it as one of its settings; those are the demonstration's."""
+    if variable == "SPARK_REMOTE":
+        return True
     return variable.startswith("PERAGO_") and variable not in _OF_THE_MACHINE
 
 
 class Worker:
-    """Serves the tasks of the web shop, one attempt at a time, until the block ends."""
+    """Serves the tasks of modules, one attempt at a time, until the block ends."""
 
-    def __init__(self, endpoints: Endpoints, folder: Path, name: str, conductor: str) -> None:
-        """``conductor`` is where this worker is to reach Conductor."""
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        folder: Path,
+        name: str,
+        conductor: str,
+        targets: Sequence[str] = ("webshop",),
+    ) -> None:
+        """``conductor`` is where it is to reach Conductor; ``targets`` are modules and options."""
         self.log = folder / f"{name}.log"
-        self._environment = {
+        self._targets = targets
+        self.environment = {
             **{key: value for key, value in os.environ.items() if not _is_setting(key)},
             **endpoints.as_environment(),
             "CONDUCTOR_SERVER_URL": conductor,
@@ -49,9 +59,9 @@ class Worker:
     def __enter__(self) -> Self:
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "perago", "start", "webshop", "--register"],
+                [sys.executable, "-m", "perago", "start", *self._targets, "--register"],
                 cwd=EXAMPLES,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,6 +8,7 @@ from perago.errors import GuardrailViolation as GuardrailViolation
 from perago.errors import PeragoError as PeragoError
 from perago.errors import TaskFailed as TaskFailed
 from perago.errors import TaskTerminalError as TaskTerminalError
+from perago.tasks.changes import WorkspaceChanges as WorkspaceChanges
 from perago.tasks.context import TaskContext as TaskContext
 from perago.tasks.context import context as context
 from perago.tasks.controls import ExecutionLimits as ExecutionLimits

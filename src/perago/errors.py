@@ -34,6 +34,7 @@ PeragoError
     │   ├── NotFoundError
     │   ├── ConflictError
     │   └── PreconditionError    a condition that the server itself checks does not hold (a hook)
+    ├── SparkServerDiedError     the Spark server that an attempt used is gone
     └── ServerError              an embedded server died or did not become healthy
 
 Each class carries what a caller needs to act: a stable ``code`` with an entry in docs/errors.md,
@@ -308,6 +309,16 @@ class ServerError(BackendError):
 
     code = "PRG-606"
     hint = "Read the whole log with `perago dev logs`, then start the stack again."
+
+
+class SparkServerDiedError(BackendError):
+    """The Spark server that an attempt used ended, or nothing listens there any more."""
+
+    code = "PRG-311"
+    hint = (
+        "Nothing was published, and a retry gets a new server. If memory was short, set "
+        "spark.driver.memory, or make the task collect less; the server's log has the details."
+    )
 
 
 class PreconditionError(BackendRefusedError):

@@ -59,6 +59,17 @@ def test_commits_are_compared_in_the_given_direction(lake: LakeUnderTest) -> Non
     assert changes(lake, second, second) == []
 
 
+def test_commits_are_compared_below_a_prefix_and_with_any_ref(lake: LakeUnderTest) -> None:
+    first = lake.put_and_commit("main", "dir/a", b"1")
+    lake.lake.tag(lake.repository, "monday", first)
+    for key in ("dir/b", "dir-b", "other"):
+        lake.put("main", key, b"2")
+    second = lake.commit("main").commit
+    for base in (first, "monday"):
+        found = lake.objects.changes(lake.repository, base, second, "dir/")
+        assert without_sizes(list(found)) == [("dir/b", "added")]
+
+
 def test_what_is_written_after_a_commit_does_not_show_in_it(lake: LakeUnderTest) -> None:
     first = lake.put_and_commit("main", "a", b"1")
     second = lake.put_and_commit("main", "b", b"2")

@@ -32,6 +32,27 @@ def test_a_branchs_log_is_read_by_first_parents_newest_first(lake: LakeUnderTest
             control(lake).log(lake.repository, name, 10)
 
 
+def test_the_ancestry_of_a_commit_begins_with_it_and_ends_with_the_first(
+    lake: LakeUnderTest,
+) -> None:
+    root = lake.head()
+    one = lake.put_and_commit("main", "a")
+    two = lake.merge(lake.staged("side", one, "b", b"1"), metadata={"key": "ü"})
+    lake.put_and_commit("main", "c")
+
+    def ancestry(amount: int) -> list[str]:
+        return [it.id for it in lake.lake.ancestry(lake.repository, two, amount)]
+
+    assert ancestry(10) == [two, one, root]
+    assert ancestry(3) == [two, one, root]
+    assert ancestry(2) == [two, one]
+    assert lake.lake.ancestry(lake.repository, two, 1) == [
+        lake.lake.get_commit(lake.repository, two)
+    ]
+    with pytest.raises(NotFoundError):
+        lake.lake.ancestry(lake.repository, MISSING, 10)
+
+
 def test_a_repository_has_a_default_branch(lake: LakeUnderTest) -> None:
     assert control(lake).default_branch(lake.repository) == "main"
     with pytest.raises(NotFoundError):

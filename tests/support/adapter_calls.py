@@ -92,6 +92,7 @@ CONTROL: dict[str, Call] = {
     "get_commit": Call(lambda lake: lake.get_commit("repo", ID)),
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
     "log": Call(lambda lake: lake.log("repo", "main", 10)),
+    "ancestry": Call(lambda lake: lake.ancestry("repo", ID, 10)),
     "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
     "changes_actions": Call(lambda lake: lake.changes_actions("repo", _COMMIT)),
     "has_fence": Call(lambda lake: lake.has_fence("repo", ID)),

@@ -85,6 +85,7 @@ class WorkerSite:
             "CONDUCTOR_SERVER_URL": self.conductor.url,
             "PERAGO_WORKSPACE_ROOT": str(self.root),
             "PERAGO_OBJECT_CACHE": str(self.folder / "object-cache"),
+            "PERAGO_SPARK_LOGS": str(self.folder / "spark-logs"),
             "PERAGO_METRICS_ADDRESS": "off",
             "PERAGO_LOG_LEVEL": "debug",
             **conf_variables(SMALL_JOBS),

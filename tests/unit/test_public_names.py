@@ -27,6 +27,7 @@ def test_all_is_exactly_the_public_names() -> None:
         "TaskFailed",
         "TaskTerminalError",
         "TimeoutPolicy",
+        "WorkspaceChanges",
         "WorkspaceSpec",
         "context",
         "forbid_glob",

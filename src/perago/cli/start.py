@@ -37,6 +37,9 @@ def start(
         str | None,
         typer.Option("--packages", help="Maven coordinates for Spark, separated by commas."),
     ] = None,
+    spark_ui: Annotated[
+        bool, typer.Option("--spark-ui", help="Serve the UI of managed Spark, on loopback.")
+    ] = False,
     ui: Annotated[bool, typer.Option("--ui", help="Serve the dashboard on loopback.")] = False,
     ui_port: UiPort = None,
     as_json: Annotated[
@@ -62,7 +65,7 @@ def start(
             executors=executors,
             domain=domain,
             register=register,
-            spark_options=SparkOptions(master, tuple(conf or ()), packages),
+            spark_options=SparkOptions(master, tuple(conf or ()), packages, spark_ui),
             open_dashboard=_dashboard(ui_port, as_json=as_json)
             if ui or ui_port is not None
             else None,

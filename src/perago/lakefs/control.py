@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.errors import ConflictError, NotFoundError
+from perago.errors import BackendUnavailableError, ConflictError, NotFoundError
 from perago.lakefs.api import (
     CHANGES,
     COMMIT,
@@ -91,9 +91,15 @@ class LakeFSControl:
         what = f"read the commits of branch {branch!r} of {repository!r}"
         # A branch by its own address: a name in the log's address may also be a tag or a commit.
         head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
-        path = f"{at_path('repositories', repository, 'refs', head.commit_id)}/commits"
+        return self.ancestry(repository, head.commit_id, amount)
+
+    def ancestry(self, repository: str, commit_id: str, amount: int) -> list[Commit]:
+        what = f"read the commits before {commit_id} of {repository!r}"
+        path = f"{at_path('repositories', repository, 'refs', commit_id)}/commits"
         query = {"first_parent": "true", "limit": "true", "amount": min(amount, _LONGEST_LOG)}
         page = self._api.get(what, path, parsed(COMMITS), query, retrier=_retrier())
+        if not page.results or page.results[0].id != commit_id:
+            raise BackendUnavailableError(f"LakeFS could not {what}: it begins with another")
         return [_as_commit(commit) for commit in page.results]
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:

@@ -87,10 +87,12 @@ class LakeFSObjects:
         path = f"{_branch(staging.repository, staging.branch)}/diff"
         return map(_as_change, self._api.pages(what, path, CHANGES, retrier=self._retrier))
 
-    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+    def changes(
+        self, repository: str, base: str, commit: str, prefix: str = ""
+    ) -> Iterator[Change]:
         what = f"compare {commit} with {base} in {repository!r}"
         path = f"{_ref(repository, base)}/diff{at_path(commit)}"
-        query = {"type": "two_dot"}
+        query = {"type": "two_dot", "prefix": prefix}
         return map(_as_change, self._api.pages(what, path, CHANGES, query, retrier=self._retrier))
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:

@@ -6,6 +6,7 @@ branches and a tag of its own when rights are tried, which are removed again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from perago.operations.root_check import check_root
 from perago.operations.server_checks import lakefs_errors
 from perago.servers.toolchain import java
 from perago.settings import LoadedSettings, Settings, read_settings
+from perago.spark.masters import check_master
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 from perago.tasks.discover import Inspection, inspect_targets
@@ -156,6 +158,8 @@ class Examination:
                     yield finding
             return
         found = list(_find_java(spark.connect.java if spark else java.SPARK))
+        if spark is not None and not spark.runs_here:
+            found += _find_master(spark)
         yield from found
         if spark is not None and self.with_job and lakefs_answers and all(it.ok for it in found):
             yield from _try_managed(spark)
@@ -259,6 +263,16 @@ def _find_java(need: java.Need) -> Iterator[Finding]:
         yield from _failures("Java", error)
         return
     yield Finding("Java", True, f"Spark runs on {found}")
+
+
+def _find_master(spark: ManagedSpark) -> Iterator[Finding]:
+    master = spark.connect.master
+    try:
+        check_master(spark.connect, os.environ)
+    except PeragoError as error:
+        yield _failure("Spark master", error, master)
+        return
+    yield Finding("Spark master", True, f"{master} can be reached")
 
 
 def _try_managed(spark: ManagedSpark) -> Iterator[Finding]:

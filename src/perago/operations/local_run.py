@@ -37,6 +37,7 @@ from perago.settings import Settings
 from perago.spark.client import SparkClient
 from perago.spark.runtime import SparkRuntime, open_runtime
 from perago.spark.settings import SparkOptions
+from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.context import attempt_context
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.spark import SparkWorkspace
@@ -126,9 +127,11 @@ def run_on_spark(
     settings: Settings,
     events: EventSink,
     inputs: Mapping[str, Path] | None = None,
+    changes: WorkspaceChanges | None = None,
 ) -> Outcome:
     """Run a Spark task on two folders: it reads ``before`` and writes ``after``, a copy of it.
 
+    ``changes`` are those since it last published; without them, everything in ``before`` is added.
     The session must see both, so its Spark must run on this machine. What Hadoop keeps beside the
     files of a local folder (``.NAME.crc``) is no part of the result and is removed.
     """
@@ -136,9 +139,19 @@ def run_on_spark(
     writes = after.as_uri() if spec is not None and not spec.read_only else None
     sources = {name: folder.as_uri() for name, folder in (inputs or {}).items()}
 
+    def compare(since: str | None) -> WorkspaceChanges:
+        if since is not None:
+            raise ValueError(f"changes(since={since!r}): a run on folders has no commits")
+        return WorkspaceChanges(tuple(_paths(before))) if changes is None else changes
+
     def view(folder: Path, output: str | None = None) -> SparkWorkspace:
         return SparkWorkspace(
-            session, folder.as_uri(), output, list_paths=lambda: _paths(folder), sources=sources
+            session,
+            folder.as_uri(),
+            output,
+            list_paths=lambda: _paths(folder),
+            sources=sources,
+            compare=compare,
         )
 
     views = _Views(view(before), view(before, writes), view(after), folder=after)
@@ -305,10 +318,10 @@ class Transaction:
         with closing(open_runtime(chosen.spark)) as runtime:
             data = self.settings.spark_data_patterns
             client = SparkClient(lambda: _started(runtime), [self.target], data)
-            with client.attempt(execution):
+            with client.attempt(self.definition.name, execution):
                 moves = chosen.moves_workspaces
                 transfer = client.transfer_session if moves else None
-                yield SparkAccess(client.open, client.end, transfer)
+                yield SparkAccess(client.open, client.end, transfer, client.note)
 
     def _sweep(self, complain: Callable[[str], None]) -> None:
         for entry in sweep(self.settings.workspace_root).failures:

@@ -30,6 +30,10 @@ class Lake(Protocol):
 
     def get_commit(self, repository: str, commit_id: str) -> Commit: ...
     def get_head(self, repository: str, branch: str) -> Commit: ...
+    def ancestry(self, repository: str, commit_id: str, amount: int) -> Sequence[Commit]:
+        """A commit and those before it by first parents, newest first; at most ``amount``."""
+        ...
+
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool: ...
     def changes_actions(self, repository: str, commit: Commit) -> bool:
         """Whether a commit changes ``_lakefs_actions/`` against its first parent."""
@@ -173,12 +177,25 @@ class Objects(Protocol):
         """What a branch holds beyond its HEAD, in key order."""
         ...
 
-    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
-        """How one commit differs from another, in key order."""
+    def changes(
+        self, repository: str, base: str, commit: str, prefix: str = ""
+    ) -> Iterator[Change]:
+        """How one commit differs from another, in key order; of keys that begin with ``prefix``."""
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         """Delete objects; at most 1000 keys. A key that is not there is fine."""
+        ...
+
+
+class LastSeen(Protocol):
+    """What a task saw of its workspace when it last published."""
+
+    def changes(self, ref: str, since: str | None = None) -> tuple[str, Sequence[Change]] | None:
+        """Compare ``ref`` with what was seen; the commit it was seen at, and the differences.
+
+        ``since`` is a ref to compare with in its place. None where nothing was seen so far.
+        """
         ...
 
 
@@ -192,7 +209,8 @@ class SparkExecution(Protocol):
     def end_operations(self) -> int:
         """Interrupt every operation, wait until all have ended, and return how many there were.
 
-        Raises ``BackendError`` when an operation may still run.
+        Raises ``BackendError`` when an operation may still run; ``SparkServerDiedError`` at once
+        when the server is gone.
         """
         ...
 
@@ -213,6 +231,7 @@ class SparkExecutions(Protocol):
         workspace: WorkspaceInput,
         prefix: str,
         inputs: Mapping[str, NamedInput],
+        last_seen: LastSeen,
     ) -> AbstractContextManager[SparkExecution]: ...
     def end(self, execution_id: str) -> None:
         """End the session of another execution and what runs in it; never raises."""

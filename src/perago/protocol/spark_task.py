@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,13 @@ from perago.errors import (
     PostGuardrailViolation,
     PreGuardrailViolation,
     ProjectionError,
+    SparkServerDiedError,
+    TaskFailed,
+    TaskTerminalError,
     UnfinishedOperationError,
 )
 from perago.protocol.job import SparkPorts
+from perago.protocol.last_seen import LastPublication
 from perago.protocol.leftovers import Boundary
 from perago.protocol.ports import SparkExecution
 from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
@@ -43,7 +47,17 @@ def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
     with ExitStack() as closing:
         with phases("session"):
             opening = ports.executions.open(
-                steps.execution, pinned.workspace, spec.prefix, pinned.inputs
+                steps.execution,
+                pinned.workspace,
+                spec.prefix,
+                pinned.inputs,
+                LastPublication(
+                    steps.storage.lake,
+                    ports.objects,
+                    pinned.workspace,
+                    steps.job.name,
+                    spec.prefix,
+                ),
             )
             spark = closing.enter_context(opening)
         with phases("pre_guardrails"):
@@ -99,9 +113,15 @@ class _Run:
         """A body that fails must not go on writing while its branch is deleted."""
         try:
             yield
-        except Exception:
-            with suppress(BackendError):  # the body's own error is the one to report
+        except Exception as error:
+            try:
                 self.spark.end_operations()
+            except SparkServerDiedError as died:
+                # Spark's client has no words for it; what the author says on purpose stands.
+                if not isinstance(error, TaskFailed | TaskTerminalError):
+                    raise died from error
+            except BackendError:
+                pass  # the body's own error is the one to report
             raise
 
     def _check_post(self, ref: str) -> None:

@@ -1,4 +1,4 @@
-"""Choose free ports of the loopback interface."""
+"""Choose free ports of the loopback interface, and know this machine's other address."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 LOOPBACK = "127.0.0.1"
+# An address of no machine, beyond the gateway.
+_ELSEWHERE = "192.0.2.1"
 
 
 def is_free(port: int) -> bool:
@@ -20,6 +22,19 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def routed_address(host: str | None) -> str:
+    """Return the address from which this machine reaches another one; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for target in filter(None, (host, _ELSEWHERE)):
+            try:
+                probe.connect((target, 9))
+                found: str = probe.getsockname()[0]
+            except OSError:
+                continue
+            return found
+    return socket.gethostname()
 
 
 def choose(names: Sequence[str], remembered: Mapping[str, int]) -> dict[str, int]:

@@ -78,6 +78,14 @@ class Server(ABC):
         """The exit code, negative for a signal; None while the server runs or before its start."""
         return self._child.poll() if self._child else None
 
+    @property
+    def ending(self) -> str | None:
+        """How the process ended, in words; None while it runs or before its start."""
+        status = self.exit_status
+        if status is None:
+            return None
+        return f"signal {-status}" if status < 0 else f"exit code {status}"
+
     def start(self) -> None:
         """Start the server and wait until it is healthy."""
         self.launch(self.prepare())
@@ -102,8 +110,7 @@ class Server(ABC):
 
     def raise_if_dead(self) -> None:
         """Raise :class:`ServerError` when the process has ended without :meth:`stop`."""
-        if self._identity is not None and (status := self.exit_status) is not None:
-            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        if self._identity is not None and (how := self.ending) is not None:
             raise self.failed(f"ended by itself with {how}")
 
     def stop(self) -> None:

@@ -83,6 +83,12 @@ def _check_master(value: str) -> str:
     return value
 
 
+def _check_event_log(value: str) -> str:
+    if not value.isprintable() or value != value.strip():
+        raise ValueError("write a folder, or the address of one, such as hdfs://host/spark-events")
+    return value if "://" in value else str(_absolute(Path(value)))
+
+
 def _check_workspaces(value: str) -> str:
     for item in value.split(","):
         repository, slash, branch = item.strip().partition("/")
@@ -114,6 +120,10 @@ def _absolute(value: Path) -> Path:
 
 def _default_workspace_root() -> Path:
     return user_state_path("perago") / "workspaces"
+
+
+def _default_spark_logs() -> Path:
+    return user_state_path("perago") / "spark-logs"
 
 
 def _default_object_cache() -> Path:
@@ -234,6 +244,28 @@ class Settings(BaseModel):
     )
     spark_properties: _File | None = _setting(
         "PERAGO_SPARK_PROPERTIES", "A properties file with settings of managed Spark."
+    )
+    spark_idle_seconds: float = _setting(
+        "PERAGO_SPARK_IDLE_SECONDS",
+        "Managed Spark that no attempt has used for so long is stopped, and started again when one "
+        "needs it; 0 keeps it.",
+        default=1800.0,
+        ge=0,
+        allow_inf_nan=False,
+    )
+    spark_ui: Annotated[Address | None, BeforeValidator(_read_address)] = _setting(
+        "PERAGO_SPARK_UI",
+        "Where managed Spark serves its UI, for example 127.0.0.1:4040; another free port if that "
+        "one is taken.",
+    )
+    spark_event_log: Annotated[str, AfterValidator(_check_event_log)] | None = _setting(
+        "PERAGO_SPARK_EVENT_LOG",
+        "The folder, or the address of one, where managed Spark writes its event logs.",
+    )
+    spark_logs: Annotated[Path, AfterValidator(_absolute)] = _setting(
+        "PERAGO_SPARK_LOGS",
+        "Where the logs of managed Spark are kept: those of the latest 20 servers.",
+        default_factory=_default_spark_logs,
     )
     spark_data: Annotated[str, AfterValidator(_check_patterns)] | None = _setting(
         "PERAGO_SPARK_DATA",

@@ -15,10 +15,12 @@ from typing import Any
 import structlog
 
 from perago.masking import remember_spark_remote
+from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
-from perago.spark.session import end_session, interrupt, open_session
+from perago.spark.labels import Label, Labelled
+from perago.spark.session import close_session, end_session, interrupt, open_session
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +38,10 @@ class SparkClient:
         self._find_remote = find_remote
         self._targets = targets
         self._data = data
-        self._execution_id = ""
+        self._label: Label | None = None
+        self._phase = ""
+        # The sessions of this attempt, with the labels of their jobs.
+        self._labelled: list[Labelled] = []
         self._transfer_session: Any = None
 
     def open(self, execution_id: str) -> Any:
@@ -45,11 +50,25 @@ class SparkClient:
         remember_spark_remote(remote)
         # The server has the artifacts when the session is open, so the folder can be removed.
         with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
-            return open_session(
+            session = open_session(
                 remote,
                 execution_id,
                 artifacts=lambda: build_artifacts(self._targets, Path(folder), self._data),
             )
+        if self._label is not None:
+            try:
+                self._labelled.append(Labelled(session, self._label, self._phase))
+            except BaseException:
+                close_session(session)
+                raise
+        return session
+
+    def note(self, event: PhaseEvent) -> None:
+        """Label the jobs of this attempt with the phase that begins."""
+        if event.action == "phase_started":
+            self._phase = event.phase
+            for labelled in self._labelled:
+                labelled.phase = event.phase
 
     def end(self, execution_id: str) -> None:
         """End the session of another execution and what runs in it; never raises."""
@@ -63,17 +82,19 @@ class SparkClient:
     def transfer_session(self) -> Any:
         """Return the session that moves the attempt's workspace; the first call opens it."""
         if self._transfer_session is None:
+            execution_id = self._label.execution.id if self._label is not None else ""
             with translated("open a session"):
-                self._transfer_session = self.open(self._execution_id)
+                self._transfer_session = self.open(execution_id)
         return self._transfer_session
 
     @contextmanager
-    def attempt(self, execution: Execution) -> Iterator[None]:
+    def attempt(self, task: str, execution: Execution) -> Iterator[None]:
         """Open sessions for this execution within the block; end the transfer's with it."""
-        self._execution_id = execution.id
+        self._label = Label(task, execution)
         try:
             yield
         finally:
+            self._labelled.clear()
             if self._transfer_session is not None:
                 end_session(self._transfer_session)
                 self._transfer_session = None

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from perago.errors import BackendUnavailableError, PeragoError
+from perago.errors import BackendUnavailableError, PeragoError, SparkServerDiedError
 from perago.protocol.identity import Execution
+from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
+from perago.spark.caching import free_cached
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
-from perago.spark.session import end_session
+from perago.spark.session import end_session, is_gone
 from perago.spark.tables import StagedTables, StagingStore
 from perago.spark.watch import Watch
+from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.spark import SparkWorkspace
-from perago.transfer.inventory import listing_prefix, project
+from perago.transfer.inventory import listing_prefix, project, project_keys
 
 # An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
 _END_SECONDS = 60.0
@@ -32,6 +36,7 @@ class ConnectExecution:
     store: StagingStore
     repository: str
     prefix: str
+    last_seen: LastSeen
     inputs: Mapping[str, NamedInput] = field(default_factory=dict)
     ledger: WriteLedger = field(default_factory=WriteLedger)
     watch: Watch = field(init=False)
@@ -45,36 +50,54 @@ class ConnectExecution:
             name: _uri(it.workspace.repository, it.workspace.ref, it.prefix)
             for name, it in self.inputs.items()
         }
-        if staging is None:
-            return SparkWorkspace(
-                self.session, source, list_paths=lambda: self._paths(ref), sources=sources
-            )
-        output = _uri(self.repository, staging.branch, self.prefix)
-        self.watch.allow(output)
-        return SparkWorkspace(
+        reading = partial(
+            SparkWorkspace,
             self.session,
             source,
-            output,
             list_paths=lambda: self._paths(ref),
             sources=sources,
-            tables=StagedTables(self.store, staging, self.prefix, output, self.ledger),
+            compare=lambda since: self._changes(ref, since),
         )
+        if staging is None:
+            return reading()
+        output = _uri(self.repository, staging.branch, self.prefix)
+        self.watch.allow(output)
+        tables = StagedTables(self.store, staging, self.prefix, output, self.ledger)
+        return reading(output_uri=output, tables=tables)
 
     def failed_writes(self) -> list[str]:
         return [*self.watch.failed_paths(), *self.watch.failed_queries()]
 
     def end_operations(self) -> int:
+        if is_gone(self.session):
+            raise SparkServerDiedError("nothing listens any more where the Spark server was")
         with translated("end the operations of this execution"):
-            return end_operations(self.session, _END_SECONDS)
+            ended = end_operations(self.session, _END_SECONDS)
+        # While the staging branch is there: Spark looks a frame's files up to find it.
+        free_cached(self.session)
+        return ended
 
     def close(self) -> None:
         """End the operations and the session; the server also ends both after a timeout."""
-        self.watch.drop_tables()
+        if not is_gone(self.session):
+            self.watch.drop_tables()
         end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:
         listing = self.store.list(self.repository, ref, listing_prefix(self.prefix))
         return list(project(listing, self.prefix).files)
+
+    def _changes(self, ref: str, since: str | None) -> WorkspaceChanges:
+        found = self.last_seen.changes(ref, since)
+        if found is None:
+            return WorkspaceChanges(added=tuple(self._paths(ref)))
+        seen, changes = found
+
+        def paths(kind: str) -> tuple[str, ...]:
+            keys = (change.key for change in changes if change.kind == kind)
+            return tuple(project_keys(keys, self.prefix))
+
+        return WorkspaceChanges(paths("added"), paths("changed"), paths("removed"), seen)
 
 
 def _uri(repository: str, ref: str, prefix: str) -> str:
@@ -100,10 +123,12 @@ class ConnectExecutions:
         workspace: WorkspaceInput,
         prefix: str,
         inputs: Mapping[str, NamedInput],
+        last_seen: LastSeen,
     ) -> Iterator[ConnectExecution]:
         with translated("open a session"):
             session = self.open_session(execution.id)
-        opened = ConnectExecution(session, self.store, workspace.repository, prefix, inputs)
+        repository = workspace.repository
+        opened = ConnectExecution(session, self.store, repository, prefix, last_seen, inputs)
         try:
             yield opened
         finally:

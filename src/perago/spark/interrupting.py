@@ -9,7 +9,8 @@ from perago.spark.session import interrupt
 
 
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
-    return {"interrupted": interrupt(request["remote"], request["execution_id"])}
+    remote, execution_id = request["remote"], request["execution_id"]
+    return {"interrupted": interrupt(remote, execution_id, alone=request["alone"])}
 
 
 if __name__ == "__main__":

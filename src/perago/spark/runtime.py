@@ -1,7 +1,8 @@
 """Give a worker its Spark Connect server: an external one, or a managed one that it keeps running.
 
 A managed server is started by the first attempt that needs it. A thread starts it, watches it, and
-starts it again after its death, with a pause that grows. It ends with the worker: when the
+starts it again after its death, with a pause that grows. A server that no attempt has used for a
+while is stopped, and the next attempt starts a new one. It ends with the worker: when the
 supervisor is killed, the watchdog of :mod:`perago.servers.watchdog` ends it.
 """
 
@@ -19,9 +20,17 @@ from typing import Protocol
 
 import structlog
 
-from perago.errors import BackendError, BackendUnavailableError, PeragoError, ServerError
+from perago.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigurationError,
+    PeragoError,
+    ServerError,
+    SparkServerDiedError,
+)
 from perago.masking import remember_secret
 from perago.servers import loopback
+from perago.servers.kept_logs import KeptLogs, rotate
 from perago.servers.server import log_path
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.watchdog import Watchdog
@@ -39,8 +48,22 @@ _log = structlog.get_logger(__name__)
 class SparkRuntime(Protocol):
     """Access to a worker's Connect server; safe to use from all slots' threads."""
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
-        """Wait for the server and return its connection string; None after ``give_up``."""
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
+        """Wait for the server and return its connection string; None after ``give_up``.
+
+        ``user`` is the execution that uses the server until :meth:`leave`.
+        """
+        ...
+
+    def leave(self, user: str) -> None:
+        """Say that an execution does not use the server any more."""
+        ...
+
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Return why the server is gone that an execution uses; wait up to ``seconds`` for it.
+
+        None while it runs, or when that is not known.
+        """
         ...
 
     def interrupt(self, execution_id: str) -> None:
@@ -56,7 +79,7 @@ def open_runtime(spark: ExternalSpark | ManagedSpark) -> SparkRuntime:
     """Build the runtime for resolved settings; nothing is started yet."""
     if isinstance(spark, ExternalSpark):
         return ExternalRuntime(spark.remote.get_secret_value())
-    return ManagedRuntime(spark.connect)
+    return ManagedRuntime(spark.connect, idle_seconds=spark.idle_seconds, logs=spark.logs)
 
 
 class ExternalRuntime:
@@ -65,31 +88,52 @@ class ExternalRuntime:
     def __init__(self, remote: str) -> None:
         self._remote = remote
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         return self._remote
 
+    def leave(self, user: str) -> None:
+        """Do nothing: whether it is idle is its operator's business."""
+
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Return None: only a request shows it."""
+
     def interrupt(self, execution_id: str) -> None:
-        _interrupt(self._remote, execution_id)
+        _interrupt(self._remote, execution_id, alone=False)
 
     def close(self) -> None:
         """Do nothing: an external server keeps running."""
 
 
 class ManagedRuntime:
-    """A managed server, run by this worker."""
+    """A managed server, run by this worker.
 
-    def __init__(self, settings: ConnectSettings) -> None:
+    After ``idle_seconds`` without a user it is stopped. Its log is kept in the folder ``logs``.
+    """
+
+    def __init__(
+        self, settings: ConnectSettings, *, idle_seconds: float = 0.0, logs: Path | None = None
+    ) -> None:
         self._settings = settings
+        self._logs = KeptLogs(logs, "spark") if logs is not None else None
+        self._idle_seconds = idle_seconds
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._remote: str | None = None
         self._failures = 0
         self._failure: PeragoError | None = None
+        # Who uses the server or waits for it, and since when there has been nobody.
+        self._users: set[str] = set()
+        # Who has the address of the server that runs, and whose server died.
+        self._holders: set[str] = set()
+        self._lost: dict[str, SparkServerDiedError] = {}
+        self._idle_since = 0.0
 
-    def remote(self, give_up: Callable[[], bool]) -> str | None:
+    def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         """Start the server unless it runs, and wait for it; raises when this start fails."""
         with self._changed:
+            self._users.add(user)
+            self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="perago-spark", daemon=True)
                 self._thread.start()
@@ -102,12 +146,29 @@ class ManagedRuntime:
                 if give_up() or self._closing.is_set():
                     return None
                 self._changed.wait(_TICK_SECONDS)
+            self._holders.add(user)
             return self._remote
 
+    def leave(self, user: str) -> None:
+        with self._changed:
+            self._users.discard(user)
+            self._holders.discard(user)
+            self._lost.pop(user, None)
+            if not self._users:
+                self._idle_since = time.monotonic()
+
+    def death(self, user: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        with self._changed:
+            self._changed.wait_for(lambda: user in self._lost, seconds)
+            return self._lost.get(user)
+
     def interrupt(self, execution_id: str) -> None:
-        # Without the server, nothing runs on it.
-        if (remote := self._remote) is not None:
-            _interrupt(remote, execution_id)
+        with self._changed:
+            remote, alone = self._remote, self._users <= {execution_id}
+            is_lost = execution_id in self._lost
+        # Without its server, nothing of it runs.
+        if remote is not None and not is_lost:
+            _interrupt(remote, execution_id, alone=alone)
 
     def close(self) -> None:
         """Stop the server and wait until it is gone."""
@@ -122,9 +183,11 @@ class ManagedRuntime:
         watchdog.remove_at_end(folder)
         deaths = 0
         try:
-            while not self._closing.is_set():
+            while self._is_wanted():
                 began = time.monotonic()
-                self._run_until_death(folder, watchdog)
+                if self._run_until_idle(folder, watchdog):
+                    deaths = 0
+                    continue
                 lived = time.monotonic() - began
                 deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
                 self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
@@ -132,23 +195,58 @@ class ManagedRuntime:
             watchdog.release()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _run_until_death(self, folder: Path, watchdog: Watchdog) -> None:
-        """Start the server and watch it until it dies or the worker closes."""
+    def _is_wanted(self) -> bool:
+        """Wait until somebody needs the server; False when the worker closes."""
+        with self._changed:
+            while not self._users and not self._closing.is_set():
+                self._changed.wait(_TICK_SECONDS)
+        return not self._closing.is_set()
+
+    def _run_until_idle(self, folder: Path, watchdog: Watchdog) -> bool:
+        """Start the server and watch it; False when it died, True when it was stopped."""
         # A new port and a new token each time: another process may have taken the old port.
         port = loopback.choose(["spark"], {})["spark"]
         token = secrets.token_urlsafe(32)
         remember_secret(token)
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
+            self._keep_log(server)
             self._start(server)
-            while not self._closing.wait(_TICK_SECONDS):
+            while not self._closing.wait(_TICK_SECONDS) and not self._retire():
                 server.raise_if_dead()
+                rotate(server.log)
         except (PeragoError, OSError) as error:
-            self._fail(error if isinstance(error, PeragoError) else ServerError(str(error)))
+            known = error if isinstance(error, PeragoError) else ServerError(str(error))
+            if isinstance(known, ServerError) and self._logs is not None:
+                known.hint = f"Read the server's log, which is kept: {server.log}."
+            self._fail(known, SparkServerDiedError(server.cause_of_death))
+            return False
         finally:
             self._remote = None
             with contextlib.suppress(ServerError):
                 server.stop()
+        return True
+
+    def _keep_log(self, server: ConnectServer) -> None:
+        if self._logs is None:
+            return
+        try:
+            server.log = self._logs.begin()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the log of Spark cannot be kept: {error}",
+                hint="Give PERAGO_SPARK_LOGS a folder in which this user may write.",
+            ) from error
+
+    def _retire(self) -> bool:
+        """Whether the server was idle for long enough; then nobody gets its address any more."""
+        with self._changed:
+            idle = time.monotonic() - self._idle_since
+            if self._users or not self._idle_seconds or idle < self._idle_seconds:
+                return False
+            self._remote = None
+        _log.info("spark_recycled", idle_seconds=round(idle))
+        return True
 
     def _start(self, server: ConnectServer) -> None:
         began = time.monotonic()
@@ -162,25 +260,38 @@ class ManagedRuntime:
                 return
         with self._changed:
             self._remote = server.remote
+            # Who asked for it may have given up meanwhile.
+            self._idle_since = time.monotonic()
             self._changed.notify_all()
         seconds = round(time.monotonic() - began, 1)
+        ui = {"ui": server.ui} if server.ui is not None else {}
+        kept = {"log": str(server.log)} if self._logs is not None else {}
         _log.info(
-            "spark_started", pid=server.pid, port=server.port, seconds=seconds, java=command.java
+            "spark_started",
+            pid=server.pid,
+            port=server.port,
+            seconds=seconds,
+            java=command.java,
+            **kept,
+            **ui,
         )
 
-    def _fail(self, error: PeragoError) -> None:
+    def _fail(self, error: PeragoError, death: SparkServerDiedError) -> None:
+        """Tell who waits for the server why it did not start, and who uses it that it is gone."""
         if self._closing.is_set():
             return
         _log.error("spark_died", reason=str(error))
         with self._changed:
             self._remote = None
+            self._lost |= dict.fromkeys(self._holders & self._users, death)
+            self._holders.clear()
             self._failures += 1
             self._failure = error
             self._changed.notify_all()
 
 
-def _interrupt(remote: str, execution_id: str) -> None:
-    request = {"remote": remote, "execution_id": execution_id}
+def _interrupt(remote: str, execution_id: str, *, alone: bool) -> None:
+    request = {"remote": remote, "execution_id": execution_id, "alone": alone}
     try:
         reply = child.ask(interrupting, request, seconds=_INTERRUPT_SECONDS)
     except BackendError as error:

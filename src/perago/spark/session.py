@@ -8,13 +8,16 @@ id of a released session again: an ended execution cannot start new operations.
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
+from perago.spark.caching import Cached, free_cached
 from perago.spark.operations import end_operations
+from perago.spark.pythons import tell_mismatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 # Set by a worker on a managed server in local mode: functions run in the worker's own interpreter,
 # with the worker's own modules.
 SHARES_MODULES = "spark.perago.sharesModules"
+# A setting of a session that Spark's scheduler reads for each of the session's jobs.
+POOL_SETTING = "spark.scheduler.pool"
 # The server finds a session by its user and its id; both must be the same in every process.
 _USER = "perago"
 _NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
@@ -37,6 +42,7 @@ _KEEP_ALIVE = (
 )
 # Less than the time in which a supervisor waits for an interruption.
 _END_SECONDS = 20.0
+_PROBE_SECONDS = 2.0
 _NO_SESSION = ("SESSION_NOT_FOUND", "SESSION_CLOSED")
 
 
@@ -56,6 +62,14 @@ def database_of(session: str) -> str:
 def drop_database(database: str) -> str:
     """Write the statement that drops the names of a session's tables; their files stay."""
     return f"DROP DATABASE IF EXISTS {database} CASCADE"
+
+
+def pool_name() -> str:
+    """Name the scheduler's pool of this process, which runs one attempt at a time.
+
+    Not of the attempt: the server keeps a pool for good, and looks at all of them for each task.
+    """
+    return f"perago-{socket.gethostname()}-{os.getpid()}"
 
 
 def session_remote(remote: str, execution_id: str) -> str:
@@ -81,11 +95,14 @@ def open_session(
     """
     session = _connect(remote, execution_id)
     try:
-        session.addTag(f"perago-{execution_id}")
+        Cached(session)
+        tell_mismatch(session)
+        session.conf.set(POOL_SETTING, pool_name())
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
             _ship(session, artifacts())
     except BaseException:
-        close_session(session)
+        with suppress(Exception):  # the reason why it could not be opened says more
+            close_session(session)
         raise
     return session
 
@@ -103,10 +120,31 @@ def close_session(session: Any) -> None:
         forget(session)
 
 
+def is_gone(session: Any) -> bool:
+    """Whether nothing listens any more where the session's server was.
+
+    The client would find out too, after most of a minute of retries for each request.
+    """
+    host, _, port = session.client._builder.endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        return False  # a name or a route of today's network, about which the client may know more
+    return False
+
+
 def end_session(session: Any) -> None:
-    """End the operations of a session, then close it; never raises."""
+    """End the operations of a session, free what it cached and close it; never raises."""
+    if is_gone(session):
+        # Not close(), which waits for requests that nobody answers.
+        session.client._channel.close()
+        forget(session)
+        return
     with suppress(Exception):
         end_operations(session, _END_SECONDS)
+        free_cached(session)
     with suppress(Exception):
         close_session(session)
 
@@ -141,10 +179,12 @@ def _ship(session: SparkSession, artifacts: Artifacts) -> None:
     session.conf.set(INTERPRETER_SETTING, INTERPRETER)
 
 
-def interrupt(remote: str, execution_id: str) -> int:
+def interrupt(remote: str, execution_id: str, *, alone: bool = False) -> int:
     """End the operations of an execution's session and release it; return how many ran.
 
-    A session that does not exist any more counts as ended.
+    A session that does not exist any more counts as ended. ``alone`` says that no other session
+    uses the server: then everything that is cached there is freed, because nobody knows any more
+    what this session cached.
     """
     from pyspark.errors.exceptions.connect import SparkConnectException
 
@@ -161,14 +201,16 @@ def interrupt(remote: str, execution_id: str) -> int:
         session.client.close()
         forget(session)
         with suppress(Exception):
-            _drop_tables(remote, session_id(execution_id))
+            _tidy(remote, session_id(execution_id), alone=alone)
     return ended
 
 
-def _drop_tables(remote: str, ended: str) -> None:
-    """Drop what an ended session left in the catalog, from a session of our own."""
+def _tidy(remote: str, ended: str, *, alone: bool) -> None:
+    """Remove what an ended session left on the server, from a session of our own."""
     session = _connect(remote, uuid.uuid4().hex)
     try:
         session.sql(drop_database(database_of(ended)))
+        if alone:
+            session.catalog.clearCache()
     finally:
         close_session(session)

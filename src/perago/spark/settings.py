@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
 from perago.masking import SPARK_CONF_PREFIX, names_secret
+from perago.servers.loopback import LOOPBACK
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectSettings
 from perago.settings import Settings
@@ -19,7 +21,10 @@ from perago.spark.session import SHARES_MODULES
 from perago.text import MASK
 
 _TOKEN = re.compile(r"(token=)[^;]+")
+_UI = (LOOPBACK, 4040)
 _INSTEAD = {
+    "spark.ui.enabled": "--spark-ui or PERAGO_SPARK_UI",
+    "spark.ui.port": "PERAGO_SPARK_UI",
     "spark.master": "--master or PERAGO_SPARK_MASTER",
     "spark.remote": "SPARK_REMOTE",
     "spark.connect.grpc.binding.address": "nothing: the server listens on loopback only",
@@ -35,10 +40,17 @@ class SparkOptions:
     master: str | None = None
     conf: tuple[str, ...] = ()
     packages: str | None = None
+    # Serve the UI, on loopback unless the settings name an address.
+    ui: bool = False
 
     @property
     def given(self) -> list[str]:
-        options = {"--master": self.master, "--conf": self.conf, "--packages": self.packages}
+        options: dict[str, object] = {
+            "--master": self.master,
+            "--conf": self.conf,
+            "--packages": self.packages,
+            "--spark-ui": self.ui,
+        }
         return [name for name, value in options.items() if value]
 
 
@@ -62,6 +74,10 @@ class ManagedSpark:
     connect: ConnectSettings
     # The user's settings, without those that Perago adds.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # After so long without an attempt it is stopped; 0 means never.
+    idle_seconds: float = 0.0
+    # Where its logs are kept; None keeps none.
+    logs: Path | None = None
 
     @property
     def runs_here(self) -> bool:
@@ -72,7 +88,8 @@ class ManagedSpark:
         """Describe it for the log: the resolved settings, with secrets masked."""
         shown = {key: mask(key, value) for key, value in sorted(self.conf.items())}
         s3_gateway = self.connect.lakefs.gateway
-        return {"spark.master": self.connect.master, "s3_gateway": s3_gateway, **shown}
+        chosen = {"spark.master": self.connect.master, "s3_gateway": s3_gateway}
+        return {**chosen, **self.connect.memory(), **self.connect.events(), **shown}
 
 
 def resolve_spark(
@@ -105,10 +122,11 @@ def resolve_spark(
         raise ConfigurationError("\n".join(problems), hint="Remove the settings named above.")
     conf = with_delta(conf, installed_delta())
     master = options.master or settings.spark_master
-    connect = ConnectSettings("perago", lakefs, master, conf)
+    ui = settings.spark_ui or (_UI if options.ui else None)
+    connect = ConnectSettings("perago", lakefs, master, conf, ui, settings.spark_event_log)
     if connect.is_local:
-        connect = ConnectSettings("perago", lakefs, master, {**conf, SHARES_MODULES: "true"})
-    return ManagedSpark(connect, conf)
+        connect = replace(connect, conf={**conf, SHARES_MODULES: "true"})
+    return ManagedSpark(connect, conf, settings.spark_idle_seconds, settings.spark_logs)
 
 
 def conf_of_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -88,6 +88,20 @@ def read_statement(text: str) -> Statement:
     return Statement(tuple(_created(tokens)), tuple(_written(tokens)))
 
 
+def read_cached(text: str) -> list[tuple[str, ...]]:
+    """Find the tables that a statement (or a script of several) caches."""
+    tokens = _tokens(text)
+    words = [token.word for token in tokens]
+    found = []
+    for at, word in enumerate(words):
+        if word != "CACHE":
+            continue
+        table = at + 2 if words[at + 1 : at + 2] == ["LAZY"] else at + 1
+        if words[table : table + 1] == ["TABLE"]:
+            found.append(_name(tokens, table + 1))
+    return [name for name in found if name]
+
+
 def read_name(text: str) -> tuple[str, ...]:
     """Read the name of a table as Spark's methods take it: ``a.b`` or delta.`s3a://…`."""
     return _name(_tokens(text), 0)

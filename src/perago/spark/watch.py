@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from perago.errors import UnsupportedOperationError
 from perago.spark.commands import Request, read_command, read_plan
+from perago.spark.labels import ungroup
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import database_of, drop_database
 from perago.spark.statements import Created, address_in
@@ -90,6 +91,8 @@ class Watch:
             self._refuse_stream(request)
             for item in request.created:
                 self._judge(item)
+            if request.stream is not None:
+                ungroup(self._session)
             with self._noted(request):
                 result = send(message, *args, **options)
             if request.stream is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perago.errors import UnsupportedOperationError
+from perago.tasks.changes import WorkspaceChanges, escape_glob, is_glob, new_data_files
 from perago.tasks.globs import relative_path_problem
 from perago.tasks.output_tables import OutputTables, folder_tables
 
@@ -20,6 +21,8 @@ OVERWRITE_PARTITIONS = "overwrite_partitions"
 # Spark writes these as files in folders of partitions, and an empty one has columns; text has none.
 _WITH_COLUMNS = frozenset({"parquet", "orc", "json", "csv", "avro", "xml"})
 _IN_FILES = _WITH_COLUMNS | {"text"}
+# Their files say which columns they have; of the others Spark must read the rows to know.
+_WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
 _DELTA = "delta"
 # Spark's own way, which Delta follows by its log.
 _DYNAMIC = {"partitionOverwriteMode": "dynamic"}
@@ -49,6 +52,7 @@ class SparkWorkspace:
         list_paths: Callable[[], Sequence[str]] | None = None,
         sources: Mapping[str, str] | None = None,
         tables: OutputTables | None = None,
+        compare: Callable[[str | None], WorkspaceChanges] | None = None,
     ) -> None:
         self._spark = spark
         self._input = input_uri
@@ -56,7 +60,9 @@ class SparkWorkspace:
         self._list_paths = list_paths
         self._sources = dict(sources or {})
         self._tables = tables or folder_tables(output_uri)
+        self._compare = compare
         self._paths: tuple[str, ...] | None = None
+        self._changes: dict[str | None, WorkspaceChanges] = {}
 
     @property
     def spark(self) -> SparkSession:
@@ -133,6 +139,68 @@ class SparkWorkspace:
         It is that of the input; with ``output=True`` that of the branch to write.
         """
         return f"{format}.{quoted(self.output(path) if output else self.input(path))}"
+
+    def changes(self, *, since: str | None = None) -> WorkspaceChanges:
+        """Return what others added, changed or removed since this task last published.
+
+        Before its first publication, everything is added. ``since`` names a commit, a branch or a
+        tag of the repository to compare with instead. Compared once for each.
+        """
+        if self._compare is None:
+            raise RuntimeError("this workspace was created without compare=: pass it")
+        if since == "":
+            raise ValueError("since is empty: give a commit, a branch or a tag, or leave it out")
+        if since not in self._changes:
+            self._changes[since] = self._compare(since)
+        return self._changes[since]
+
+    def read_changes(
+        self,
+        path: str = "",
+        *,
+        since: str | None = None,
+        format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
+        schema: Any = None,
+        **options: Any,
+    ) -> DataFrame:
+        """Load the rows of the files of a table that were added or changed, as ``changes`` says.
+
+        Without such files, the frame has no rows and the table's columns.
+        """
+        if format not in _IN_FILES:
+            raise UnsupportedOperationError(
+                f"read_changes is not supported for the format {format!r}",
+                hint="Use a format of files (parquet, orc, json, csv, …); a Delta table has a "
+                "change data feed of its own (the option readChangeFeed of workspace.read).",
+            )
+        if is_glob(path):
+            raise ValueError(f"{path!r}: write the path of a table, without a pattern")
+        table = self.input(path)
+        changes = self.changes(since=since)
+        files = new_data_files(changes, path)
+        if not files:
+            return self._read_nothing(path, format, schema, options)
+        if changes.since is None:
+            return self.read(path, format=format, schema=schema, **options)
+        if schema is None and format in _WITH_SCHEMA:
+            schema = self.read(path, format=format, **options).schema
+        if files != [path]:
+            # Or the columns of partitions would be missing.
+            options = {"basePath": table, **options}
+        uris = [f"{self._input.removesuffix('/')}/{escape_glob(file)}" for file in files]
+        return self._spark.read.load(uris, format=format, schema=schema, **options)
+
+    def _read_nothing(
+        self,
+        path: str,
+        format: str,  # noqa: A002  Spark's name for it
+        schema: Any,
+        options: Mapping[str, Any],
+    ) -> DataFrame:
+        """Return the columns of a table, which may not be there yet if they are given."""
+        if schema is not None and not WorkspaceChanges(tuple(self.paths())).below(path):
+            return self._spark.createDataFrame([], schema)
+        return self.read(path, format=format, schema=schema, **options).limit(0)
 
     def _has_files(self, path: str) -> bool:
         # Where that is not known, a table is taken to have files, as Spark leaves it.

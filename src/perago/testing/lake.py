@@ -86,12 +86,15 @@ class InMemoryLake:
     def log(self, repository: str, branch: str, amount: int) -> list[Commit]:
         def do() -> list[Commit]:
             repo = self.repository(repository)
-            found = [repo.commit(repo.branch(branch).head)]
-            while len(found) < amount and (parent := found[-1].first_parent):
-                found.append(repo.commit(parent))
-            return found
+            return repo.ancestry(repo.branch(branch).head, amount)
 
         return self.faults.run("lake.log", do)
+
+    def ancestry(self, repository: str, commit_id: str, amount: int) -> list[Commit]:
+        def do() -> list[Commit]:
+            return self.repository(repository).ancestry(commit_id, amount)
+
+        return self.faults.run("lake.ancestry", do)
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         return self.faults.run(

@@ -61,11 +61,14 @@ class InMemoryObjects:
 
         yield from self._faults.run("objects.uncommitted", do)
 
-    def changes(self, repository: str, base: str, commit: str) -> Iterator[Change]:
+    def changes(
+        self, repository: str, base: str, commit: str, prefix: str = ""
+    ) -> Iterator[Change]:
         def do() -> list[Change]:
             with self._lock:
                 repo = self._repository(repository)
-                return _diff(repo.tree(repo.resolve(base)), repo.tree(repo.resolve(commit)))
+                found = _diff(repo.tree(repo.resolve(base)), repo.tree(repo.resolve(commit)))
+            return [change for change in found if change.key.startswith(prefix)]
 
         yield from self._faults.run("objects.changes", do)
 

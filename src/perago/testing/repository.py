@@ -72,6 +72,13 @@ class Repository:
         except KeyError:
             raise NotFoundError(f"commit {commit_id} not found") from None
 
+    def ancestry(self, commit_id: str, amount: int) -> list[Commit]:
+        """Return a commit and those before it by first parents, newest first."""
+        found = [self.commit(commit_id)]
+        while len(found) < amount and (parent := found[-1].first_parent):
+            found.append(self.commit(parent))
+        return found
+
     def tree(self, commit_id: str) -> Tree:
         self.commit(commit_id)
         return self._commits[commit_id][1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from perago.errors import BackendError
 from perago.protocol.identity import Execution
+from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake
 from perago.testing.repository import StoredObject
@@ -28,6 +29,13 @@ class InMemorySparkWorkspace:
     running: list[Operation] = field(repr=False)
     failed: list[str] = field(default_factory=list, repr=False)
     inputs: Mapping[str, NamedInput] = field(default_factory=dict)
+    last_seen: LastSeen | None = field(default=None, repr=False)
+
+    def changes(self, since: str | None = None) -> dict[str, str] | None:
+        """Return how keys changed since this task last published; None if it never did."""
+        assert self.last_seen is not None  # noqa: S101  narrows the type; executions have one
+        found = self.last_seen.changes(self.ref, since)
+        return None if found is None else {change.key: change.kind for change in found[1]}
 
     def files(self, source: str | None = None) -> dict[str, bytes]:
         """Return the content of every file at the input commit, by path; or those of an input."""
@@ -84,6 +92,7 @@ class InMemorySparkExecution:
     input: WorkspaceInput
     prefix: str
     inputs: Mapping[str, NamedInput] = field(default_factory=dict)
+    last_seen: LastSeen | None = field(default=None, repr=False)
     # Operations that the body started and did not wait for.
     running: list[Operation] = field(default_factory=list)
     # Paths at which a write of the body failed.
@@ -99,6 +108,7 @@ class InMemorySparkExecution:
             self.running,
             self.failed,
             self.inputs,
+            self.last_seen,
         )
 
     def failed_writes(self) -> list[str]:
@@ -142,9 +152,11 @@ class InMemorySpark:
         workspace: WorkspaceInput,
         prefix: str,
         inputs: Mapping[str, NamedInput],
+        last_seen: LastSeen,
     ) -> Iterator[InMemorySparkExecution]:
         spark = self._lake.faults.run(
-            "spark.open", lambda: InMemorySparkExecution(self._lake, workspace, prefix, inputs)
+            "spark.open",
+            lambda: InMemorySparkExecution(self._lake, workspace, prefix, inputs, last_seen),
         )
         self.opened.append(spark)
         self.open_count += 1

@@ -15,11 +15,14 @@ from perago.operations.local_run import run_alone, run_in_folder, run_on_spark
 from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed, Failed, Outcome
 from perago.settings import Settings
+from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.definition import TaskDefinition, definition_of
 
 # The text or the bytes of files, by their paths below the task's prefix.
 Files = Mapping[str, str | bytes]
 Params = BaseModel | Mapping[str, Any] | None
+# What the changes of a folder, which has no commits, are said to be since.
+_LAST_RUN = "the last run"
 # The files of a task's inputs, by their names.
 Inputs = Mapping[str, Path | Files]
 
@@ -76,12 +79,14 @@ class TaskWorkspace:
     """A folder on which tasks run one after the other, each as a transaction.
 
     A run works on a copy. Only a run that completes changes the folder, and a read-only task never
-    does.
+    does. ``SparkWorkspace.changes`` tells a task what changed since its last run that changed it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The files as each task left them, by its name.
+        self._published: dict[str, dict[str, bytes]] = {}
 
     def put(self, files: Files) -> None:
         """Write files into the folder."""
@@ -122,14 +127,30 @@ class TaskWorkspace:
                 raise ValueError(f"task {definition.name!r} is a Spark task: give spark=")
             else:
                 outcome = run_on_spark(
-                    definition, given, spark, self.folder, copy, Settings(), events.append, folders
+                    definition,
+                    given,
+                    spark,
+                    self.folder,
+                    copy,
+                    Settings(),
+                    events.append,
+                    folders,
+                    self._changes(definition),
                 )
             before, after = self.files, _read(copy)
             writes = definition.workspace is not None and not definition.workspace.read_only
             if isinstance(outcome, Completed) and writes:
                 shutil.rmtree(self.folder)
                 shutil.copytree(copy, self.folder)
+                if after != before:
+                    self._published[definition.name] = after
         return TaskRun(outcome, after, Diff.between(before, after), events, definition)
+
+    def _changes(self, definition: TaskDefinition) -> WorkspaceChanges | None:
+        if (seen := self._published.get(definition.name)) is None:
+            return None
+        found = Diff.between(seen, self.files)
+        return WorkspaceChanges(found.added, found.changed, found.removed, since=_LAST_RUN)
 
 
 def run_task(

@@ -166,16 +166,27 @@ def projected(objects: Iterable[RemoteObject], prefix: str) -> Iterator[Projecti
     """Map a listing as ``project`` does, one entry at a time, in the order of the listing."""
     start = listing_prefix(prefix)
     for item in objects:
-        if not item.key.startswith(start) or is_action(item.key):
-            continue
-        path = item.key[len(start) :]
-        # An empty path is the marker of the prefix itself, whose folder always exists.
-        if path in {"", ATTEMPT_MARKER}:
+        if (path := _relative(item.key, start)) is None:
             continue
         if path.endswith("/") and item.size == 0:
             yield ProjectionEntry(path[:-1], item, is_marker=True)
         else:
             yield ProjectionEntry(path, item, is_marker=False)
+
+
+def project_keys(keys: Iterable[str], prefix: str) -> Iterator[str]:
+    """Map keys to the relative paths of files; what is no file of the projection is left out."""
+    start = listing_prefix(prefix)
+    paths = (_relative(key, start) for key in keys)
+    return (path for path in paths if path is not None and not path.endswith("/"))
+
+
+def _relative(key: str, start: str) -> str | None:
+    if not key.startswith(start) or is_action(key):
+        return None
+    path = key[len(start) :]
+    # An empty path is the marker of the prefix itself, whose folder always exists.
+    return None if path in {"", ATTEMPT_MARKER} else path
 
 
 def listing_prefix(prefix: str) -> str:

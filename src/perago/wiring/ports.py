@@ -15,7 +15,7 @@ from perago.errors import ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
-from perago.protocol.events import EventSink
+from perago.protocol.events import EventSink, PhaseEvent
 from perago.protocol.job import Policy, Ports, SparkPorts, StoragePorts
 from perago.protocol.ports import Attempts
 from perago.settings import Settings
@@ -62,6 +62,8 @@ class SparkAccess:
     end: Callable[[str], None] = lambda _: None
     # Gives the session that moves large workspaces, where Spark sees their folders.
     transfer_session: Callable[[], Any] | None = None
+    # Is told every event, for the labels of jobs.
+    note: EventSink = lambda _: None
 
 
 @contextmanager
@@ -80,13 +82,17 @@ def open_ports(
     Without LakeFS the ports serve workspace-free tasks only. ``count`` is told how many bytes
     this process has moved.
     """
+    access = spark or SparkAccess()
+
+    def tell(event: PhaseEvent) -> None:
+        access.note(event)
+        events(event)
+
     with ExitStack() as closing_stack:
         storage = None
         if with_lakefs:
-            storage = closing_stack.enter_context(
-                _open_storage(settings, events, spark or SparkAccess(), count)
-            )
-        yield Ports(attempts, SystemClock(), events, policy or build_policy(settings), storage)
+            storage = closing_stack.enter_context(_open_storage(settings, tell, access, count))
+        yield Ports(attempts, SystemClock(), tell, policy or build_policy(settings), storage)
 
 
 @contextmanager

@@ -36,6 +36,12 @@ class ChosenSpark:
         """
         return self.runs_tasks or isinstance(self.spark, ExternalSpark)
 
+    @property
+    def is_tried_at_start(self) -> bool:
+        """Whether it is started before the first poll: a cluster can be wrong in many ways."""
+        managed = isinstance(self.spark, ManagedSpark)
+        return self.runs_tasks and managed and not self.spark.runs_here
+
 
 def choose_spark(
     settings: Settings, definitions: Sequence[TaskDefinition], options: SparkOptions

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from perago.errors import ConfigurationError
 from perago.servers.s3a import COMMITTER_SETTINGS
 from perago.spark import child
 from perago.spark.artifacts import build_artifacts
@@ -69,7 +70,7 @@ def explain_read_failure(reason: str) -> str | None:
 
 
 def probe(remote: str, *, with_job: bool = False) -> list[str]:
-    """Return what an external Spark lacks; ``with_job`` also runs a small job, which may wait.
+    """Return what a Spark lacks; ``with_job`` also runs a small job, which may wait.
 
     Raises ``BackendUnavailableError`` if it does not answer.
     """
@@ -126,6 +127,8 @@ def _check_functions(session: Any) -> list[str]:
 
     try:
         session.range(1).mapInArrow(import_object_client, "id long").collect()
+    except ConfigurationError as error:  # of another version of Python
+        return [f"{error}. {error.hint}"]
     except Exception as error:  # noqa: BLE001  a job may raise errors of several libraries
         return [f"a Python function cannot run on its executors: {_last_line(str(error))}"]
     return []

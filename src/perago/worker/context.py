@@ -16,7 +16,12 @@ from typing import Protocol
 import structlog
 
 from perago.conductor.client import ConductorAttempts
-from perago.errors import BackendError, BackendRefusedError, ExecutorDiedError
+from perago.errors import (
+    BackendError,
+    BackendRefusedError,
+    ExecutorDiedError,
+    SparkServerDiedError,
+)
 from perago.lakefs.control import LakeFSControl
 from perago.observability.logs import log_phase
 from perago.observability.metrics import WorkerMetrics
@@ -164,9 +169,18 @@ class WorkerContext:
         self.metrics.handed_back(delivery.task_type)
         _log.info("attempt_handed_back", delivered=given.value)
 
-    def spark_remote(self, give_up: Callable[[], bool]) -> str | None:
+    def spark_remote(self, execution_id: str, give_up: Callable[[], bool]) -> str | None:
         """Where an attempt connects to; the first one starts the server."""
-        return self.spark.remote(give_up) if self.spark is not None else None
+        return self.spark.remote(give_up, execution_id) if self.spark is not None else None
+
+    def spark_death(self, execution_id: str, seconds: float = 0.0) -> SparkServerDiedError | None:
+        """Why the server is gone that an attempt uses, as soon as this worker knows."""
+        return self.spark.death(execution_id, seconds) if self.spark is not None else None
+
+    def leave_spark(self, execution_id: str) -> None:
+        """An attempt that used Spark is over."""
+        if self.spark is not None:
+            self.spark.leave(execution_id)
 
     def clear(
         self,

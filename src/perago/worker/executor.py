@@ -226,7 +226,7 @@ def main(
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None
-    access = SparkAccess(spark.open, spark.end, transfer)
+    access = SparkAccess(spark.open, spark.end, transfer, spark.note)
     task_log = TaskLogHandler(line.report_output)
     logging.getLogger().addHandler(task_log)
     with (
@@ -258,7 +258,7 @@ def _run(
     try:
         with (
             process_logs(assignment.task, execution),
-            spark.attempt(execution),
+            spark.attempt(assignment.task, execution),
             attempt_context(context),
         ):
             return run_attempt(jobs[assignment.task], execution, assignment.payload, ports)

@@ -6,6 +6,7 @@ setting, within one time limit for all.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from perago.operations.server_checks import lakefs_errors
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
+from perago.spark.masters import check_master
+from perago.spark.runtime import SparkRuntime
 from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.taskdef import taskdef_warnings
@@ -28,6 +31,8 @@ from perago.wiring.connections import conductor_connection, lakefs_connection
 # For all checks together; each request has a part of it.
 _SECONDS = 30.0
 _REQUEST_SECONDS = 10.0
+# The user of a managed Spark while it is tried.
+_PREFLIGHT = "preflight"
 
 
 @dataclass
@@ -103,6 +108,30 @@ def preflight(
     return findings.warnings
 
 
+def try_cluster(runtime: SparkRuntime) -> list[str]:
+    """Start managed Spark on its cluster and run a function there; the warnings.
+
+    A queue that does not exist, a wrong secret or another version of Python shows in no other way.
+    A cluster without room at the moment is a warning: its jobs wait, and so would an attempt's.
+    """
+    try:
+        remote = runtime.remote(lambda: False, _PREFLIGHT)
+        if remote is None:
+            return []
+        try:
+            problems = spark_probe.probe(remote, with_job=True)
+        except BackendUnavailableError as error:
+            return [f"no function could be tried on Spark's cluster: {error}"]
+    finally:
+        runtime.leave(_PREFLIGHT)
+    if problems:
+        raise ConfigurationError(
+            "\n".join(f"Spark's cluster: {problem}" for problem in problems),
+            hint="docs/spark.md lists what a cluster must have.",
+        )
+    return []
+
+
 @dataclass
 class _Check:
     """A check of one server, and the setting that names the server."""
@@ -149,6 +178,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
         if isinstance(spark, ManagedSpark):
             java.find(spark.connect.java)
             spark_jars.find_or_fetch(Cache.of_user())
+            _check_master(spark, findings)
             return
         problems = spark_probe.probe(spark.remote.get_secret_value())
     except PeragoError as error:
@@ -157,6 +187,13 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
     if problems:
         findings.settings += [f"SPARK_REMOTE: {problem}" for problem in problems]
         findings.hints.append("Have the server's operator set what docs/spark.md lists.")
+
+
+def _check_master(spark: ManagedSpark, findings: Findings) -> None:
+    try:
+        check_master(spark.connect, os.environ)
+    except PeragoError as error:
+        findings.add(error, f"PERAGO_SPARK_MASTER={spark.connect.master}")
 
 
 def _check_lakefs(settings: Settings, findings: Findings) -> None:

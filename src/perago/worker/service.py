@@ -24,7 +24,7 @@ from perago.transfer.sweep import Fate, sweep
 from perago.wiring.connections import conductor_connection, lakefs_connection
 from perago.wiring.spark import choose_spark
 from perago.worker.context import WorkerContext
-from perago.worker.preflight import preflight
+from perago.worker.preflight import preflight, try_cluster
 from perago.worker.supervisor import Supervisor
 
 _PULSE_TIMEOUT = 10.0
@@ -77,6 +77,9 @@ def serve(
             context.spark = open_runtime(chosen.spark)
             context.moves_on_spark = chosen.moves_workspaces
             closing.callback(context.spark.close)
+            if chosen.is_tried_at_start:
+                for warning in try_cluster(context.spark):
+                    _log.warning("preflight", warning=warning)
         supervisor = Supervisor(
             context,
             definitions,

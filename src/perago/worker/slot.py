@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -21,6 +22,7 @@ from perago.errors import (
     ExecutorDiedError,
     InputError,
     PeragoError,
+    SparkServerDiedError,
 )
 from perago.observability.logs import attempt_logs
 from perago.observability.running import PhaseView, RunningView
@@ -54,6 +56,8 @@ _TICK_SECONDS = 0.1
 _LONGEST_PAUSE = 30.0
 # After an outcome, a slot does not wait longer for what is left of its attempt's directory.
 _REMOVAL_SECONDS = 60.0
+# An executor may notice the end of Spark's server before the thread that watches the server does.
+_DEATH_SECONDS = 2.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
 _PUBLISHING = frozenset({"second_fence", "publish"})
 _ENDS = frozenset({"phase_ended", "phase_failed"})
@@ -151,6 +155,8 @@ class Slot:
             except Exception as error:  # noqa: BLE001  it ends this attempt and not the worker
                 _log.exception("slot_failed", slot=self.number)
                 ending = self._fail_unexpectedly(error, running, delivery)
+            if running.uses_spark:
+                self._context.leave_spark(execution.id)
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._context.conclude(delivery, definition, running, ending)
             self.running = None
@@ -214,7 +220,7 @@ class Slot:
                     executor.output.keep(message.text)
                 elif isinstance(message, Finished):
                     self._deaths = 0
-                    return message.outcome
+                    return self._explain(message.outcome, running)
                 elif message is None and not executor.is_alive():
                     return self._fail_for_dead_executor(executor, running, delivery)
                 reason = running.reason_to_stop(self._stops)
@@ -226,20 +232,28 @@ class Slot:
     def _find_spark(self, running: RunningAttempt, number: int) -> SparkAddress:
         """Where Spark is. The first who asks starts it, which takes a while."""
         running.uses_spark = True
+        running.spark_death = partial(self._context.spark_death, running.execution.id)
         try:
             remote = self._context.spark_remote(
-                lambda: running.reason_to_stop(self._stops) is not None
+                running.execution.id, lambda: running.reason_to_stop(self._stops) is not None
             )
         except BackendError as error:
             return SparkAddress(number=number, why=str(error), hint=error.hint)
         why = "" if remote else "the worker gives it none"
         return SparkAddress(number=number, remote=remote, why=why)
 
+    def _explain(self, outcome: Outcome, running: RunningAttempt) -> Outcome:
+        """Give a failure that was noticed in the executor first the reason that is known here."""
+        if not isinstance(outcome, Failed) or outcome.code != SparkServerDiedError.code:
+            return outcome
+        death = self._context.spark_death(running.execution.id, _DEATH_SECONDS)
+        return outcome if death is None else replace(failure_of(death), trace=outcome.trace)
+
     def _stop(
         self,
         running: RunningAttempt,
         delivery: Delivery,
-        reason: Stopped | BodyTimeoutError | AttemptTimeoutError,
+        reason: Stopped | BodyTimeoutError | AttemptTimeoutError | SparkServerDiedError,
     ) -> Outcome | Stopped:
         _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
         self._end_executor()
@@ -304,6 +318,8 @@ class RunningAttempt:
     publishing_since: float | None = None
     body_deadline: float | None = None
     uses_spark: bool = False
+    # Why the Spark server that it uses is gone; None while it is there.
+    spark_death: Callable[[], SparkServerDiedError | None] = lambda: None
     # What it printed and logged, within bounds.
     output: str = ""
     started: float = field(default_factory=lambda: time.monotonic())
@@ -371,7 +387,7 @@ class RunningAttempt:
 
     def reason_to_stop(
         self, stops: StopSignals
-    ) -> Stopped | BodyTimeoutError | AttemptTimeoutError | None:
+    ) -> Stopped | BodyTimeoutError | AttemptTimeoutError | SparkServerDiedError | None:
         """Why it must end now, or None."""
         now = time.monotonic()
         if self.publishing_since is not None:
@@ -381,6 +397,8 @@ class RunningAttempt:
             return Stopped.STALE
         if stops.now.is_set():
             return Stopped.HANDED_BACK
+        if (death := self.spark_death()) is not None:
+            return death
         if self.body_deadline is not None and now > self.body_deadline:
             seconds = self.definition.controls.timeout.body_seconds
             return BodyTimeoutError(f"the body ran longer than its deadline of {seconds:g} s")

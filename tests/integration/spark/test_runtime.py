@@ -1,4 +1,7 @@
-"""The Connect server that a worker keeps: started once, closed to others, ended with its owner."""
+"""The Connect server that a worker keeps: started once, closed to others, ended with its owner.
+
+Its sessions share it: none waits for, fills up or ends what belongs to the others.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,29 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
 from perago.connections import LakeFSConnection
+from perago.errors import ConfigurationError
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from perago.spark.runtime import ManagedRuntime
-from perago.spark.session import SHARES_MODULES, close_session, open_session
+from perago.spark.session import (
+    POOL_SETTING,
+    SHARES_MODULES,
+    close_session,
+    end_session,
+    open_session,
+)
 from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
@@ -27,7 +41,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="module")
 def settings(connection: LakeFSConnection) -> ConnectSettings:
-    conf = {**SMALL_JOBS, SHARES_MODULES: "true"}
+    conf = {**SMALL_JOBS, SHARES_MODULES: "true", "spark.driver.maxResultSize": "16m"}
     return ConnectSettings("test", connection, "local[2]", conf)
 
 
@@ -95,11 +109,8 @@ def test_a_client_without_the_token_is_refused(runtime: ManagedRuntime) -> None:
     remote = runtime.remote(never)
     assert remote is not None
     stranger = remote.rpartition("token=")[0] + "token=guessed"
-    session = open_session(stranger, uuid.uuid4().hex)
     with pytest.raises(SparkConnectException, match=r"UNAUTHENTICATED|Invalid authentication"):
-        session.range(1).count()
-    # Not `stop()`, which would ask the server once more, and be refused once more.
-    session.client.close()
+        open_session(stranger, uuid.uuid4().hex)
 
 
 CLIENT = """
@@ -144,10 +155,8 @@ def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed
     until(rests, "the job to end")
     assert trace.stat().st_size < 3000
     assert remote is not None
-    late = open_session(remote, execution)
     with pytest.raises(SparkConnectException, match="SESSION_CLOSED"):
-        late.range(1).count()
-    close_session(late)
+        open_session(remote, execution)
 
 
 def test_interrupting_what_never_began_does_nothing(runtime: ManagedRuntime) -> None:
@@ -157,6 +166,92 @@ def test_interrupting_what_never_began_does_nothing(runtime: ManagedRuntime) -> 
     session = open_session(remote, uuid.uuid4().hex)
     assert session.range(3).count() == 3
     close_session(session)
+
+
+@contextmanager
+def session_on(runtime: ManagedRuntime, pool: str = "") -> Iterator[Any]:
+    remote = runtime.remote(never)
+    assert remote is not None
+    session = open_session(remote, uuid.uuid4().hex)
+    if pool:
+        session.conf.set(POOL_SETTING, pool)
+    try:
+        yield session
+    finally:
+        end_session(session)
+
+
+def test_what_a_session_cached_is_freed_with_it(runtime: ManagedRuntime) -> None:
+    with session_on(runtime) as first:
+        first.range(5000).cache().count()
+        first.range(7000).createOrReplaceTempView("seven")
+        first.sql("CACHE TABLE seven")
+        with session_on(runtime) as second:
+            # Spark finds cached data by its plan: a session sees what another one has cached.
+            assert second.range(5000).is_cached
+            assert second.range(7000).is_cached
+    with session_on(runtime) as third:
+        assert not third.range(5000).is_cached
+        assert not third.range(7000).is_cached
+
+
+def test_a_killed_client_s_cached_data_is_freed_when_nobody_else_uses_the_server(
+    runtime: ManagedRuntime,
+) -> None:
+    remote = runtime.remote(never)
+    assert remote is not None
+    execution = uuid.uuid4().hex
+    lost = open_session(remote, execution)
+    lost.range(6000).cache().count()
+    runtime.interrupt(execution)  # another user (the anonymous one) has the server
+    with session_on(runtime) as other:
+        assert other.range(6000).is_cached
+    runtime.leave("")
+    runtime.interrupt(execution)
+    with session_on(runtime) as other:
+        assert not other.range(6000).is_cached
+    lost.client.close()
+
+
+def test_a_short_job_does_not_wait_for_a_long_one(runtime: ManagedRuntime) -> None:
+    def slow(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(0.4)
+            yield batch
+
+    with session_on(runtime, "long") as long, session_on(runtime, "short") as short:
+        short.range(1).mapInArrow(lambda batches: batches, "id long").collect()  # warm
+        frame = long.range(0, 16, 1, 16).mapInArrow(slow, "id long")
+        running = threading.Thread(target=frame.collect)
+        running.start()
+        time.sleep(1.0)
+        assert short.range(0, 4, 1, 4).selectExpr("sum(id)").collect()[0][0] == 6
+        # Sixteen tasks of 0.4 s on two cores: with FIFO the short job would have waited for them.
+        assert running.is_alive()
+        running.join()
+
+
+def test_a_result_that_is_too_large_fails_its_query_and_not_the_server(
+    runtime: ManagedRuntime,
+) -> None:
+    remote = runtime.remote(never)
+    with session_on(runtime) as session:
+        with pytest.raises(SparkConnectException, match="maxResultSize"):
+            session.range(0, 4_000_000, 1, 8).toPandas()
+        assert session.range(3).count() == 3
+    assert runtime.remote(never) == remote
+
+
+def test_a_function_of_another_version_of_python_is_refused_clearly(
+    runtime: ManagedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a client of another version would send.
+    monkeypatch.setattr("pyspark.sql.connect.udf.sys", SimpleNamespace(version_info=(3, 2)))
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with session_on(runtime) as session, pytest.raises(ConfigurationError) as caught:
+        session.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+    wanted = f"Spark's executors run Python {here}, and this worker runs Python 3.2"
+    assert str(caught.value) == wanted
 
 
 def test_a_killed_server_is_started_again(runtime: ManagedRuntime) -> None:

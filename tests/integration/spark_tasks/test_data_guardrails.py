@@ -20,7 +20,9 @@ from perago import (
     require_unique,
 )
 from perago.errors import GuardrailViolation
+from perago.protocol.last_seen import LastPublication
 from perago.protocol.outcome import Completed, Failed
+from perago.protocol.workspace import WorkspaceInput
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
 from perago.tasks.data import DataGuardrail
@@ -117,7 +119,17 @@ def workspace(
     world.put_table("main", "data/odd/part-0.parquet", ODD)
     ref = world.commit("main", {f"data/{path}": text for path, text in TEXTS.items()})
     session = ConnectExecution(
-        open_session(spark_remote, world.repository), servers.objects, world.repository, "data"
+        open_session(spark_remote, world.repository),
+        servers.objects,
+        world.repository,
+        "data",
+        LastPublication(
+            world.control,
+            servers.objects,
+            WorkspaceInput.model_validate(world.workspace()),
+            world.task_type,
+            "data",
+        ),
     )
     yield session.workspace(ref)
     session.close()

@@ -72,6 +72,8 @@ def _write_slowly(workspace: SparkWorkspace) -> None:
 def s_copy(workspace: SparkWorkspace, params: Params) -> Result:
     """Copy a table; the first time, perhaps in the middle of a long job, do as told."""
     if params.do and _is_first(params):
+        # Its first job takes longest: after it, the next begins at once.
+        workspace.read("raw").count()
         threading.Thread(target=_write_slowly, args=(workspace,), daemon=True).start()
         time.sleep(3)
         if params.do == "die":
@@ -107,6 +109,19 @@ def s_slow(workspace: SparkWorkspace, params: Params) -> Result:
     (Path(params.signs) / "in-body").touch()
     _write_slowly(workspace)
     return Result(rows=SLOW_TASKS)
+
+
+@task(
+    name="s_greedy",
+    owner_email=OWNER,
+    workspace=WorkspaceSpec(prefix="data", read_only=True),
+    controls=_controls(),
+)
+def s_greedy(workspace: SparkWorkspace, params: Params) -> Result:
+    """The first time, ask for more than the server can hold."""
+    if _is_first(params):
+        workspace.spark.range(0, 200_000_000, 1, 4).toPandas()
+    return Result()
 
 
 @task(

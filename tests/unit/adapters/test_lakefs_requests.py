@@ -129,6 +129,20 @@ def test_a_list_whose_pages_repeat_ends() -> None:
         assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("found", [[], ["b" * 64]], ids=["nothing", "another"])
+def test_a_history_that_does_not_begin_with_its_commit_is_none(found: list[str]) -> None:
+    """An empty history would pass for that of a task that never published."""
+    results = [{"id": it, "parents": [], "creation_date": 1} for it in found]
+    more = {"has_more": False, "next_offset": "", "results": len(found), "max_per_page": 10}
+    page = answer("200 OK", json.dumps({"pagination": more, "results": results}).encode())
+    with (
+        GarbageServer(lambda: iter([page])) as server,
+        closing(LakeFSControl(lakefs(server.url))) as lake,
+        pytest.raises(BackendUnavailableError, match="it begins with another"),
+    ):
+        lake.ancestry("repo", ID, 10)
+
+
 def test_an_error_repeats_no_credentials() -> None:
     def echo() -> Iterator[bytes]:
         return iter([answer("403 Forbidden", (server.heads[-1] + SECRET).encode())])

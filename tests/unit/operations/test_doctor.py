@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -229,6 +230,22 @@ def test_managed_spark_is_started_for_a_job_and_stopped(set_up: SetUp) -> None:
     [found] = spark_findings(set_up, [], with_job=True)
     assert found.text == "managed Spark reads LakeFS through s3a://, and runs Python functions"
     assert runtime.closed
+
+
+def test_a_master_of_managed_spark_is_looked_for(set_up: SetUp) -> None:
+    set_up.set_servers(set_up.serve(lakefs_answers()), set_up.serve(conductor_answers()))
+    assert "Spark master" not in findings()
+    set_up.set(PERAGO_SPARK_MASTER="yarn")
+    set_up.patch.delenv("HADOOP_CONF_DIR", raising=False)
+    set_up.patch.delenv("YARN_CONF_DIR", raising=False)
+    found = findings()["Spark master"]
+    assert not found.ok
+    assert "HADOOP_CONF_DIR is not set" in found.text
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        set_up.set(PERAGO_SPARK_MASTER=master)
+        found = findings()["Spark master"]
+    assert (found.ok, found.text) == (True, f"{master} can be reached")
 
 
 def test_managed_spark_that_does_not_start_is_found(set_up: SetUp) -> None:

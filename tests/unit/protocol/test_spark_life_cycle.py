@@ -19,6 +19,7 @@ from perago.errors import (
     ProjectionError,
     PublishFenceError,
     ResultError,
+    SparkServerDiedError,
     TaskTerminalError,
     UnfinishedOperationError,
 )
@@ -149,6 +150,21 @@ def test_the_bodys_own_error_is_reported_also_when_sparks_operations_cannot_be_e
 ) -> None:
     world.faults.inject("spark.end_operations", fails(BackendUnavailableError("down")))
     failed(world.run(world.spark_job(raising(KeyError("mine")))), KeyError)
+
+
+@pytest.mark.parametrize(
+    ("raised", "reported"),
+    [(KeyError("Spark's"), SparkServerDiedError), (TaskTerminalError("mine"), TaskTerminalError)],
+)
+def test_the_death_of_spark_s_server_is_the_reason_unless_the_author_gives_one(
+    world: InMemoryWorld, raised: Exception, reported: type[Exception]
+) -> None:
+    died = SparkServerDiedError("nothing listens")
+    world.faults.inject("spark.end_operations", fails(died))
+    outcome = world.run(world.spark_job(raising(raised)))
+    terminal = reported is TaskTerminalError
+    failed(outcome, reported, "FAILED_WITH_TERMINAL_ERROR" if terminal else "FAILED")
+    assert_untouched(world)
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.servers import spark
+from perago.servers.memory import GIB
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectServer, ConnectSettings
 from perago.servers.toolchain import ivy, java, spark_jars
@@ -117,3 +120,151 @@ def test_executors_on_this_machine_need_a_full_java() -> None:
     assert ConnectSettings("test", LAKEFS, "local-cluster[2,1,1024]").java.wheel is False
     for master in ("local[*]", "yarn", "spark://h:1", "k8s://https://x"):
         assert ConnectSettings("test", LAKEFS, master).java is java.SPARK
+
+
+@pytest.mark.parametrize(
+    ("usable", "master", "memory", "result"),
+    [
+        (16 * GIB, "local[*]", "8192m", "2048m"),
+        (GIB, "local[*]", "1024m", "256m"),
+        (8 * GIB, "yarn", "2048m", "512m"),
+        (256 * GIB, "spark://h:1", "4096m", "1024m"),
+    ],
+)
+def test_the_driver_s_memory_comes_from_the_machine_s(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    usable: int,
+    master: str,
+    memory: str,
+    result: str,
+) -> None:
+    monkeypatch.setattr(spark, "usable_memory", lambda: usable)
+    _, properties = prepared(folder, master)
+    assert properties["spark.driver.memory"] == memory
+    # One result that is too large fails its query, and not the server.
+    assert properties["spark.driver.maxResultSize"] == result
+
+
+def test_the_user_s_memory_wins_and_the_result_s_follows_it(folder: Path) -> None:
+    _, properties = prepared(folder, "local[*]", spark_driver_memory="6g")
+    assert properties["spark.driver.memory"] == "6g"
+    assert properties["spark.driver.maxResultSize"] == "1536m"
+    _, properties = prepared(folder, "local[*]", spark_driver_maxResultSize="0")
+    assert properties["spark.driver.maxResultSize"] == "0"
+
+
+def test_attempts_share_a_server_fairly_unless_the_user_says_otherwise(folder: Path) -> None:
+    assert prepared(folder, "local[*]")[1]["spark.scheduler.mode"] == "FAIR"
+    _, properties = prepared(folder, "local[*]", spark_scheduler_mode="FIFO")
+    assert properties["spark.scheduler.mode"] == "FIFO"
+
+
+_LOG = """INFO Executor: Running task 0.0
+Terminating due to java.lang.OutOfMemoryError: Java heap space
+"""
+
+
+class Ended(ConnectServer):
+    """A server whose process ended with a status."""
+
+    status = 0
+
+    @property
+    def exit_status(self) -> int:
+        return self.status
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "cause"),
+    [
+        (3, _LOG, "exit code 3: java.lang.OutOfMemoryError: Java heap space"),
+        (3, "INFO Executor: nothing\n", "exit code 3"),
+        (3, None, "exit code 3"),
+        # An executor of a cluster was short of memory, and the driver said so long ago.
+        (1, _LOG, "exit code 1"),
+        (-9, _LOG, "signal 9"),
+    ],
+)
+def test_the_cause_of_a_server_s_death_is_one_line(
+    tmp_path: Path, status: int, log: str | None, cause: str
+) -> None:
+    (tmp_path / "logs").mkdir()
+    settings = ConnectSettings("test", LAKEFS)
+    server = Ended(tmp_path, 15002, Unused(), token="t", settings=settings)
+    server.status = status
+    if log is not None:
+        server.log.write_text("x" * 100_000 + "\n" + log)
+    assert server.cause_of_death == f"the Spark server ended with {cause}"
+
+
+def watched(
+    folder: Path, master: str, **changes: Any
+) -> tuple[ConnectServer, dict[str, str], dict[str, str]]:
+    """A prepared server, its environment and its settings."""
+    settings = ConnectSettings("test", LAKEFS, master, **changes)
+    server = ConnectServer(folder, 15002, Unused(), token="token", settings=settings)
+    command = server.prepare()
+    return server, command.env, read_properties(server.home / "spark.properties")
+
+
+def test_without_being_asked_a_server_has_no_ui(folder: Path) -> None:
+    server, _, properties = watched(folder, "local[*]")
+    assert server.ui is None
+    assert properties["spark.ui.enabled"] == "false"
+    assert "spark.eventLog.enabled" not in properties
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://192.0.2.7:7077", "yarn"])
+def test_the_ui_listens_on_the_address_that_is_wanted_and_the_driver_does_not(
+    folder: Path, master: str
+) -> None:
+    server, env, properties = watched(folder, master, ui=("127.0.0.1", 0))
+    assert env["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert properties["spark.ui.enabled"] == "true"
+    assert server.ui == f"http://127.0.0.1:{properties['spark.ui.port']}"
+    # Whoever sees the UI must not end jobs with it.
+    assert properties["spark.ui.killEnabled"] == "false"
+    here = master.startswith("local")
+    assert (properties["spark.driver.bindAddress"] == "127.0.0.1") is here
+    assert properties["spark.driver.host"]
+
+
+def test_a_ui_whose_port_is_taken_gets_another(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server, _, properties = watched(folder, "local[*]", ui=("127.0.0.1", port))
+        assert properties["spark.ui.port"] != str(port)
+        assert server.ui is not None
+        assert server.ui.endswith(properties["spark.ui.port"])
+
+
+def test_event_logs_go_to_a_folder_or_to_an_address(folder: Path) -> None:
+    events = folder / "spark events"
+    _, _, properties = watched(folder, "local[*]", event_log=str(events))
+    assert properties["spark.eventLog.enabled"] == "true"
+    assert properties["spark.eventLog.dir"] == events.as_uri()
+    assert stat.S_IMODE(events.stat().st_mode) == 0o700
+    _, _, properties = watched(folder, "yarn", event_log="hdfs://nn/events")
+    assert properties["spark.eventLog.dir"] == "hdfs://nn/events"
+
+
+HADOOP = {
+    "HADOOP_CONF_DIR": "/etc/hadoop",
+    "YARN_CONF_DIR": "/etc/yarn",
+    "HADOOP_USER_NAME": "etl",
+    "HADOOP_OPTS": "-Dx=y",
+}
+
+
+@pytest.mark.parametrize("master", ["yarn", "local[*]", "spark://h:1"])
+def test_the_configuration_of_hadoop_reaches_yarn_and_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    for name, value in HADOOP.items():
+        monkeypatch.setenv(name, value)
+    env, properties = prepared(folder, master)
+    passed = set(HADOOP) - {"HADOOP_OPTS"} if master == "yarn" else set()
+    assert HADOOP.keys() & env.keys() == passed
+    # So that YARN's containers get the modules of pyspark.
+    assert properties.get("spark.yarn.isPython") == ("true" if passed else None)

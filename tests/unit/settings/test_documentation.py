@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def documented_default(name: str) -> str:
-    if name in {"workspace_root", "object_cache"}:
+    if name in {"workspace_root", "object_cache", "spark_logs"}:
         return "per user"
     default = Settings.model_fields[name].default
     if default is None:

@@ -1,10 +1,27 @@
-"""A session's address is its execution's."""
+"""A session's address is its execution's, and its end waits for no dead server."""
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 import uuid
+from collections.abc import Iterator
+from typing import Any
 
-from perago.spark.session import session_id, session_remote
+import pytest
+
+from perago.errors import SparkServerDiedError
+from perago.spark.executions import ConnectExecution
+from perago.spark.session import (
+    _connect,
+    end_session,
+    forget,
+    is_gone,
+    pool_name,
+    session_id,
+    session_remote,
+)
 
 EXECUTION = "0123456789abcdef0123456789abcdef"
 SESSION = "01234567-89ab-cdef-0123-456789abcdef"
@@ -12,6 +29,10 @@ SESSION = "01234567-89ab-cdef-0123-456789abcdef"
 
 def test_the_session_id_is_the_execution_id_as_a_uuid() -> None:
     assert session_id(EXECUTION) == SESSION
+
+
+def test_each_process_has_a_pool_of_its_own_which_its_attempts_share() -> None:
+    assert pool_name() == pool_name() == f"perago-{socket.gethostname()}-{os.getpid()}"
 
 
 def test_any_other_execution_id_gives_a_uuid_of_its_own() -> None:
@@ -36,3 +57,44 @@ def test_a_bare_remote_gets_its_parameters() -> None:
     wanted = f"sc://host:15002/;user_id=perago;session_id={SESSION}"
     assert session_remote("sc://host:15002", EXECUTION) == wanted
     assert session_remote("sc://host:15002/", EXECUTION) == wanted
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port at which nothing listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_a_session_whose_server_is_gone_is_ended_without_asking_it(port: int) -> None:
+    session = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
+    assert is_gone(session)
+    began = time.monotonic()
+    end_session(session)
+    # The client's own retries would take most of a minute.
+    assert time.monotonic() - began < 5
+
+
+def test_a_session_whose_server_listens_is_not_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        session = _connect(f"sc://localhost:{server.getsockname()[1]}", EXECUTION)
+        assert not is_gone(session)
+        forget(session)
+
+
+def test_a_host_that_cannot_be_found_is_left_to_the_client() -> None:
+    session = _connect("sc://no-such-host.invalid:15002", EXECUTION)
+    assert not is_gone(session)
+    forget(session)
+
+
+def test_the_operations_of_a_server_that_is_gone_are_not_waited_for(port: int) -> None:
+    session = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
+    unused: Any = None
+    execution = ConnectExecution(session, unused, "repository", "data", unused)
+    began = time.monotonic()
+    with pytest.raises(SparkServerDiedError, match="nothing listens any more"):
+        execution.end_operations()
+    execution.close()
+    assert time.monotonic() - began < 5

@@ -38,7 +38,9 @@ def test_without_any_setting_a_worker_runs_spark_on_this_machine() -> None:
     assert spark.described() == {
         "spark.master": "local[*]",
         "s3_gateway": "https://s3.example.com",
+        **spark.connect.memory(),
     }
+    assert spark.idle_seconds == 1800
 
 
 def test_a_remote_wins_over_a_master_and_hides_its_token() -> None:
@@ -138,3 +140,24 @@ def test_s3a_is_told_to_use_tls_exactly_for_https() -> None:
     assert s3a_settings(LAKEFS)[ssl] == "true"
     assert s3a_settings(LakeFSConnection("http://h:1", "a", SecretStr("b")))[ssl] == "false"
     assert "the-secret" not in repr(LAKEFS)
+
+
+def test_the_ui_is_on_loopback_unless_the_settings_name_an_address() -> None:
+    assert own().connect.ui is None
+    assert own(options=SparkOptions(ui=True)).connect.ui == ("127.0.0.1", 4040)
+    named = Settings(spark_ui="10.0.0.1:4141")
+    assert own(named).connect.ui == own(named, SparkOptions(ui=True)).connect.ui
+    assert own(named).connect.ui == ("10.0.0.1", 4141)
+    with pytest.raises(
+        ConfigurationError, match=r"spark\.ui\.enabled cannot be set; use --spark-ui"
+    ):
+        own(options=SparkOptions(conf=("spark.ui.enabled=true",)))
+
+
+def test_an_event_log_is_a_folder_or_an_address(tmp_path: Path) -> None:
+    spark = own(Settings(spark_event_log=str(tmp_path)))
+    assert spark.described()["spark.eventLog.dir"] == tmp_path.as_uri()
+    spark = own(Settings(spark_event_log="hdfs://nn/events"))
+    assert spark.connect.event_log == "hdfs://nn/events"
+    with pytest.raises(ValueError, match="write a folder"):
+        Settings(spark_event_log="a\nb")

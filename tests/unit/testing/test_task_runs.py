@@ -159,3 +159,49 @@ def test_what_is_no_task_and_a_spark_task_without_spark_say_so() -> None:
         run_task(len, {})
     with pytest.raises(ValueError, match="give spark="):
         run_task(job, {})
+
+
+class Told(BaseModel):
+    """What a task was told of the changes."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    since: str | None
+
+
+class Since(BaseModel):
+    """What to compare with, and what to write."""
+
+    since: str | None = None
+    write: bool = True
+
+
+@task(name="tell", owner_email="tests@example.com", workspace=WorkspaceSpec(prefix="data"))
+def tell(workspace: SparkWorkspace, params: Since) -> Told:
+    """Write a file, without Spark."""
+    found = workspace.changes(since=params.since)
+    if params.write:
+        Path(workspace.output("told").removeprefix("file://")).write_text("told")
+    return Told(added=found.added, changed=found.changed, removed=found.removed, since=found.since)
+
+
+def test_a_spark_task_is_told_what_changed_since_its_own_last_run(
+    tmp_path: Path,
+) -> None:
+    space, session = TaskWorkspace(tmp_path / "space"), object()
+    space.put({"a": "1", "b": "1"})
+    first = space.run(tell, {"write": False}, spark=session).result
+    assert (first.added, first.since) == (("a", "b"), None)
+    # That run changed nothing, so it would not have been published.
+    assert space.run(tell, spark=session).result.added == ("a", "b")
+    none = space.run(tell, {"write": False}, spark=session).result
+    assert (none.added, none.changed, none.removed) == ((), (), ())
+    space.put({"a": "2", "c": "1"})
+    (space.folder / "b").unlink()
+    told = space.run(tell, {"write": False}, spark=session).result
+    assert (told.added, told.changed, told.removed) == (("c",), ("a",), ("b",))
+    assert told.since is not None
+    failure = space.run(tell, {"since": "main"}, spark=session).failure
+    assert failure is not None
+    assert "a run on folders has no commits" in failure.reason

@@ -136,3 +136,16 @@ def test_options_for_a_spark_that_is_not_used_are_refused(
 
 def test_what_is_missing_is_left_to_the_preflight() -> None:
     assert choose_spark(Settings(), definitions(job), NONE_GIVEN) is None
+
+
+def test_a_cluster_of_spark_tasks_is_tried_before_the_first_poll() -> None:
+    def tried(*functions: object, **given: object) -> bool:
+        chosen = choose_spark(settings(**given), definitions(*functions), NONE_GIVEN)
+        assert isinstance(chosen, ChosenSpark)
+        return chosen.is_tried_at_start
+
+    assert tried(job, spark_master=CLUSTER)
+    assert tried(job, spark_master="yarn")
+    assert not tried(job)
+    assert not tried(job, spark_remote=EXTERNAL)
+    assert not tried(files, spark_master=CLUSTER, workspace_root_shared=True)

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from perago.connections import plain_http_warning
+from perago.connections import LakeFSConnection, plain_http_warning
 from perago.errors import BackendUnavailableError, ConfigurationError
+from perago.operations import registration
+from perago.servers.spark import ConnectSettings
+from perago.servers.toolchain import java, spark_jars
 from perago.settings import Settings
-from perago.spark.settings import ExternalSpark
+from perago.spark.settings import ExternalSpark, ManagedSpark
+from perago.wiring import spark_probe
 from perago.worker import preflight as module
-from perago.worker.preflight import Findings, preflight
+from perago.worker.preflight import Findings, preflight, try_cluster
 from support.definitions import define, file_body
 from support.garbage_server import GARBAGE, GarbageServer, answer
 
@@ -155,3 +159,78 @@ def test_plain_http_to_another_machine_is_a_warning(url: str, *, warns: bool) ->
     assert [warning.startswith(f"CONDUCTOR_SERVER_URL={url}") for warning in findings.warnings] == (
         [True] if warns else []
     )
+
+
+def test_a_master_that_is_wrong_is_named_with_its_setting(
+    lakefs: str, conductor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "find", lambda _: None)
+    monkeypatch.setattr(spark_jars, "find_or_fetch", lambda _: None)
+    monkeypatch.setattr(registration, "register", lambda *_: None)
+    connection = LakeFSConnection(lakefs, "key", SecretStr("secret"))
+    managed = ManagedSpark(ConnectSettings("test", connection, "localish"))
+    with pytest.raises(ConfigurationError) as caught:
+        preflight([DEFINITION], settings(lakefs, conductor), register=True, spark=managed)
+    assert str(caught.value) == (
+        "PERAGO_SPARK_MASTER=localish: 'localish' is no master that Spark knows"
+    )
+
+
+class Cluster:
+    """Managed Spark on a cluster, which starts or does not."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.users: list[str] = []
+
+    def remote(self, give_up: object, user: str = "") -> str:
+        self.users.append(user)
+        if self._error is not None:
+            raise self._error
+        return "sc://localhost:1"
+
+    def leave(self, user: str) -> None:
+        self.users.remove(user)
+
+
+def probe_finds(monkeypatch: pytest.MonkeyPatch, found: list[str] | Exception) -> None:
+    def probe(remote: str, *, with_job: bool) -> list[str]:
+        assert with_job
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(spark_probe, "probe", probe)
+
+
+def test_a_cluster_on_which_a_function_runs_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster: Any = Cluster()
+    probe_finds(monkeypatch, [])
+    assert try_cluster(cluster) == []
+    assert cluster.users == []
+
+
+def test_a_cluster_that_is_wrong_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster: Any = Cluster()
+    probe_finds(monkeypatch, ["its executors run Python 3.9", "no S3A"])
+    with pytest.raises(ConfigurationError) as caught:
+        try_cluster(cluster)
+    assert str(caught.value).splitlines() == [
+        "Spark's cluster: its executors run Python 3.9",
+        "Spark's cluster: no S3A",
+    ]
+    assert cluster.users == []
+
+
+def test_a_cluster_without_room_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster: Any = Cluster()
+    probe_finds(monkeypatch, BackendUnavailableError("did not answer within 180 s"))
+    [warning] = try_cluster(cluster)
+    assert "no function could be tried on Spark's cluster: did not answer" in warning
+
+
+def test_a_cluster_on_which_spark_does_not_start_is_an_error() -> None:
+    cluster: Any = Cluster(BackendUnavailableError("Spark could not be started: no such queue"))
+    with pytest.raises(BackendUnavailableError, match="no such queue"):
+        try_cluster(cluster)
+    assert cluster.users == []

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from perago import PublishBudget, TaskControls, TimeoutPolicy, task
-from perago.errors import AttemptTimeoutError, BodyTimeoutError
+from perago.errors import AttemptTimeoutError, BodyTimeoutError, Disposition, SparkServerDiedError
 from perago.protocol.identity import Attempt, Claim, Execution
+from perago.protocol.outcome import Failed, failure_of
 from perago.tasks.definition import definition_of
 from perago.worker import slot
 from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
 from perago.worker.poller import StopSignals
-from perago.worker.slot import RunningAttempt, pause_after
+from perago.worker.slot import RunningAttempt, Slot, pause_after
 from support.clocks import Clock
 
 
@@ -214,3 +216,49 @@ def test_without_a_deadline_no_time_is_told(watched: RunningAttempt) -> None:
     definition = replace(watched.definition, controls=TaskControls())
     state = RunningAttempt(watched.execution, definition, LeaseState()).state(StopSignals(), 7)
     assert (state.number, state.seconds_left) == (7, None)
+
+
+def test_an_attempt_whose_spark_server_died_is_stopped_at_once_but_not_in_publishing(
+    watched: RunningAttempt,
+) -> None:
+    died = SparkServerDiedError("the Spark server ended with exit code 3")
+    enter(watched, "body")
+    assert watched.reason_to_stop(StopSignals()) is None
+    watched.spark_death = lambda: died
+    assert watched.reason_to_stop(StopSignals()) is died
+    enter(watched, "second_fence")
+    assert watched.decide(StopSignals()).go
+    assert watched.reason_to_stop(StopSignals()) is None
+
+
+class Context:
+    """As much of a worker's context as explaining an outcome needs."""
+
+    def __init__(self, died: SparkServerDiedError | None) -> None:
+        self._died = died
+
+    def spark_death(self, execution_id: str, seconds: float) -> SparkServerDiedError | None:
+        assert execution_id == "execution"
+        return self._died
+
+
+def explain(error: Exception, died: SparkServerDiedError | None, watched: RunningAttempt) -> Failed:
+    context: Any = Context(died)
+    nobody: Any = None
+    found = Slot(0, context, {}, [], StopSignals(), nobody)._explain(failure_of(error), watched)
+    assert isinstance(found, Failed)
+    return found
+
+
+def test_what_an_executor_noticed_first_gets_the_reason_that_the_supervisor_knows(
+    watched: RunningAttempt,
+) -> None:
+    noticed = SparkServerDiedError("nothing listens")
+    known = SparkServerDiedError("it ended with exit code 3: java.lang.OutOfMemoryError: heap")
+    found = explain(noticed, known, watched)
+    assert (found.code, found.reason) == ("PRG-311", f"SparkServerDiedError: {known}")
+    assert "nothing listens" in found.trace
+    assert found.disposition is Disposition.RETRY
+    # An external server, and an error that has nothing to do with it.
+    assert explain(noticed, None, watched).reason.endswith("nothing listens")
+    assert explain(ValueError("no"), known, watched).reason == "ValueError: no"

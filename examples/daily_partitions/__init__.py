@@ -1,0 +1,1 @@
+"""A table in partitions of one day each, of which every run replaces one."""

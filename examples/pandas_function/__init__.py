@@ -1,0 +1,1 @@
+"""A function on pandas columns, whose code is a package of the author's own."""

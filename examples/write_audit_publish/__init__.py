@@ -1,0 +1,1 @@
+"""Write, audit, publish: readers never see a table that its guardrails refuse."""

@@ -1,0 +1,104 @@
+"""The sessions of an attempt: labelled with its phases, and ended with it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perago.protocol.events import PhaseEvent
+from perago.protocol.identity import Attempt, Claim, Execution
+from perago.spark import client as module
+from perago.spark.client import SparkClient
+from perago.spark.labels import GROUP_SETTING
+
+EXECUTION = Execution(Claim(Attempt("wf", "task-1", 0, "step"), "token"), "exec-1")
+
+
+class Session:
+    """As much of a session as labels need."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.client = SimpleNamespace(
+            _execute_plan_request_with_metadata=lambda: SimpleNamespace(tags=[])
+        )
+        self.conf = SimpleNamespace(set=self._set)
+
+    def _set(self, key: str, value: str) -> None:
+        self.settings[key] = value
+
+    @property
+    def phase(self) -> str:
+        """The phase of which the next request tells."""
+        tags = self.client._execute_plan_request_with_metadata().tags
+        [found] = [tag for tag in tags if tag.startswith("perago-phase-")]
+        return str(found.removeprefix("perago-phase-"))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Session]]:
+    """The sessions that were opened, with the ids of their executions."""
+    made: list[tuple[str, Session]] = []
+
+    def open_session(_: str, execution_id: str, **__: Any) -> Session:
+        made.append((execution_id, Session()))
+        return made[-1][1]
+
+    monkeypatch.setattr(module, "open_session", open_session)
+    return made
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    done: list[object] = []
+    monkeypatch.setattr(module, "end_session", done.append)
+    monkeypatch.setattr(module, "close_session", done.append)
+    return done
+
+
+def started(phase: str) -> PhaseEvent:
+    return PhaseEvent("phase_started", phase)
+
+
+def test_the_sessions_of_an_attempt_follow_its_phases(
+    opened: list[tuple[str, Session]], ended: list[object]
+) -> None:
+    client = SparkClient(lambda: "sc://localhost:1", ())
+    with client.attempt("clean", EXECUTION):
+        client.note(started("session"))
+        client.open(EXECUTION.id)
+        [(_, session)] = opened
+        assert session.settings == {GROUP_SETTING: "clean task-1"}
+        assert session.phase == "session"
+        client.note(started("body"))
+        client.note(PhaseEvent("phase_ended", "session", 1.0))
+        assert session.phase == "body"
+        assert ended == []
+    # What begins after the attempt is not told of it.
+    client.note(started("validate"))
+    assert session.phase == "body"
+
+
+def test_the_session_of_a_transfer_is_the_attempt_s_and_ends_with_it(
+    opened: list[tuple[str, Session]], ended: list[object]
+) -> None:
+    client = SparkClient(lambda: "sc://localhost:1", ())
+    with client.attempt("clean", EXECUTION):
+        client.note(started("download"))
+        session = client.transfer_session()
+        assert client.transfer_session() is session
+        assert session.phase == "download"
+    assert [execution_id for execution_id, _ in opened] == [EXECUTION.id]
+    assert ended == [session]
+
+
+def test_a_session_that_cannot_be_labelled_is_closed(
+    opened: list[tuple[str, Session]], ended: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = SparkClient(lambda: "sc://localhost:1", ())
+    monkeypatch.setattr(Session, "_set", lambda *_: (_ for _ in ()).throw(RuntimeError("no")))
+    with client.attempt("clean", EXECUTION), pytest.raises(RuntimeError):
+        client.open(EXECUTION.id)
+    assert ended == [opened[0][1]]
