@@ -50,6 +50,27 @@ def test_a_poll_delivers_the_task_and_leaves_its_token_on_it(
     assert_queue_is_empty(conductor)
 
 
+def test_a_poll_for_several_delivers_what_is_there_under_one_token(
+    conductor: ConductorUnderTest,
+) -> None:
+    workflows = {conductor.start() for _ in range(3)}
+    poll_batch, found = conductor.attempts.poll_batch, []
+    # How many of those that are there a real server gives at once is its own affair.
+    for number in range(10):
+        token = f"claim-of-several-{number}"
+        batch = poll_batch(conductor.task_type, token, 2, wait_ms=1000)
+        assert len(batch) <= 2
+        assert all(delivery.claim.token == token for delivery in batch)
+        found += batch
+        if len(found) == 3:
+            break
+    assert {delivery.claim.attempt.workflow_instance_id for delivery in found} == workflows
+    for delivery in found:
+        fresh = conductor.attempts.read(delivery.claim.attempt.task_id)
+        assert fresh.worker_id == delivery.claim.token
+    assert_queue_is_empty(conductor)
+
+
 @pytest.mark.parametrize("domain", [None, "north"])
 def test_a_task_waits_in_the_queue_of_its_domain_until_it_is_polled_there(
     conductor: ConductorUnderTest, domain: str | None

@@ -167,6 +167,7 @@ GARBAGE: dict[str, Call] = {
 
 ATTEMPTS: dict[str, Call] = {
     "poll": Call(lambda attempts: attempts.poll("type", "token"), changes=True),
+    "poll_batch": Call(lambda attempts: attempts.poll_batch("type", "token", 3), changes=True),
     "read": Call(lambda attempts: attempts.read("task")),
     "renew": Call(lambda attempts: attempts.renew(_CLAIM), changes=True),
     "complete": Call(

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from perago.transfer import cache as cache_module
+from perago.transfer import cache_packs
 from perago.transfer.cache import ObjectCache
 from perago.transfer.inventory import Digest, RemoteObject
 
@@ -42,6 +43,7 @@ def take(cache: ObjectCache, remote: RemoteObject, repository: str = "repo") -> 
 def put(cache: ObjectCache, content: bytes, repository: str = "repo") -> RemoteObject:
     remote = remote_of(content)
     cache.add_read(repository, remote, remote.checksum, memoryview(content))
+    cache.end_batch()
     return remote
 
 
@@ -59,17 +61,18 @@ def use(cache: ObjectCache, seed: int, rounds: int) -> int:
     return hits
 
 
-def write_half(cache: ObjectCache) -> None:
+def write_half(cache: ObjectCache, number: int) -> None:
     """Write half of an entry, say so, and wait for the end."""
 
-    def half(descriptor: int, piece: memoryview) -> int:
+    def half(descriptor: int, piece: memoryview, *_: int) -> int:
         os.write(descriptor, piece[: len(piece) // 2])
         print("half", flush=True)
         time.sleep(120)
         raise AssertionError("nobody ended this process")
 
     cache_module.write_all = half  # type: ignore[attr-defined]
-    put(cache, content_of(1))
+    cache_packs.write_at = half  # type: ignore[assignment]
+    put(cache, content_of(number))
 
 
 def main() -> None:
@@ -79,7 +82,7 @@ def main() -> None:
     if order == "use":
         print(use(cache, *numbers))
     else:
-        write_half(cache)
+        write_half(cache, *numbers)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ class Attempts(Protocol):
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None: ...
+    def poll_batch(
+        self, task_type: str, token: str, count: int, *, domain: str | None = None, wait_ms: int = 0
+    ) -> list[Delivery]: ...
     def find_waiting(
         self, task_types: Sequence[str], *, domain: str | None = None
     ) -> list[str]: ...

@@ -233,7 +233,8 @@ class Scene:
         self.attempts += 1
         # Past the proxy: when it beats depends on the machine, and the calls must not.
         beats = world.servers.conductor
-        with Heartbeat(beats, delivery.claim, _LEASE_SECONDS[self.kind] / 3):
+        with Heartbeat(beats, delivery.claim, _LEASE_SECONDS[self.kind] / 3) as heartbeat:
+            heartbeat.begin()
             outcome = world.run(job, delivery)
         report(world.conductor, delivery.claim, outcome, [], seconds=_REPORT_SECONDS)
 

@@ -35,15 +35,15 @@ class LockedConductor:
         self.polls: list[str] = []
         self.looks = 0
 
-    def poll(
-        self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
-    ) -> Delivery | None:
+    def poll_batch(
+        self, task_type: str, token: str, count: int, *, domain: str | None = None, wait_ms: int = 0
+    ) -> list[Delivery]:
         with self._lock:
             self.polls.append(task_type)
-            delivery = self.memory.poll(task_type, token)
-        if delivery is None and wait_ms:
+            found = self.memory.poll_batch(task_type, token, count)
+        if not found and wait_ms:
             threading.Event().wait(0.05)
-        return delivery
+        return found
 
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         self.looks += 1

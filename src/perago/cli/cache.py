@@ -45,7 +45,7 @@ def clear(as_json: AsJson = False) -> None:
 
     cache = open_cache(load_settings())
     try:
-        removed = cache.space.clear()
+        removed = cache.clear()
     except OSError as error:
         output.note(f"{cache.folder}: {error}; run the command again")
         raise typer.Exit(1) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,12 +112,13 @@ def run(
 ) -> None:
     """Start a workflow from where a branch is now, and follow it to its end.
 
-    With --repository, the input's `workspace` is the branch at its HEAD. A workflow that failed is
-    run again from there by the same command. Ctrl-C leaves the workflow running.
+    With --repository, the input's `workspace` is the branch at its HEAD. So is every workspace of
+    the input that has a repository and no ref. A workflow that failed is run again from there by
+    the same command. Ctrl-C leaves the workflow running.
     """
     from perago.conductor.taskdefs import ConductorTaskDefs
     from perago.operations.workflow_file import read_workflow
-    from perago.operations.workflow_run import await_taskdefs, pin_input, start
+    from perago.operations.workflow_run import await_taskdefs, pin_input, pin_refs, start
     from perago.settings import load_settings
     from perago.wiring.connections import conductor_connection
     from perago.wiring.ports import SystemClock
@@ -131,6 +133,7 @@ def run(
     conductor = conductor_connection(settings)
     with ExitStack() as held:
         workflows = held.enter_context(_workflows(settings))
+        given = pin_refs(workflow, given, partial(_pin, settings))
         workspace = _pinned(settings, repository, branch, given)
         full = pin_input(workflow, given, workspace)
         clock = SystemClock()
@@ -174,8 +177,7 @@ def _pinned(
 ) -> dict[str, str] | None:
     """Return the workspace at HEAD, or None after a look at one that was given by hand."""
     from perago.lakefs.control import LakeFSControl
-    from perago.lakefs.repositories import LakeFSRepositories
-    from perago.operations.locations import Location, parse_location, pin
+    from perago.operations.locations import Location, parse_location
     from perago.operations.workflow_run import given_workspace_warning
     from perago.wiring.connections import lakefs_connection
 
@@ -188,8 +190,16 @@ def _pinned(
     name = parse_location(repository)
     if name != Location(name.repository):
         raise typer.BadParameter(f"--repository takes a name alone, such as {name.repository!r}")
+    return _pin(settings, name.repository, branch)
+
+
+def _pin(settings: Settings, repository: str, branch: str | None) -> dict[str, str]:
+    from perago.lakefs.repositories import LakeFSRepositories
+    from perago.operations.locations import Location, pin
+    from perago.wiring.connections import lakefs_connection
+
     with closing(LakeFSRepositories(lakefs_connection(settings))) as repositories:
-        pinned = pin(repositories, Location(name.repository, branch))
+        pinned = pin(repositories, Location(repository, branch))
     return {
         "repository": pinned.location.repository,
         "branch": str(pinned.location.ref),

@@ -80,8 +80,7 @@ class _TokenMessage(Message):
 
 
 TASK = TypeAdapter(TaskMessage)
-# One task is asked for; another one would be claimed and never run.
-TASKS = TypeAdapter(Annotated[list[TaskMessage], Field(max_length=1)])
+TASKS = TypeAdapter(list[TaskMessage])
 WORKFLOW = TypeAdapter(WorkflowMessage)
 SIZES = TypeAdapter(dict[str, int])
 TASKDEF = TypeAdapter(dict[str, Any])

@@ -46,20 +46,31 @@ class ConductorAttempts:
     def poll(
         self, task_type: str, token: str, *, domain: str | None = None, wait_ms: int = 0
     ) -> Delivery | None:
-        """Ask for one task under a worker id that is used for this poll only.
+        """Ask for one task, as ``poll_batch`` does."""
+        found = self.poll_batch(task_type, token, 1, domain=domain, wait_ms=wait_ms)
+        return found[0] if found else None
 
-        A poll is a change: a task whose delivery is lost stays claimed.
+    def poll_batch(
+        self, task_type: str, token: str, count: int, *, domain: str | None = None, wait_ms: int = 0
+    ) -> list[Delivery]:
+        """Ask for up to ``count`` tasks under a worker id that is used for this poll only.
+
+        A poll is a change: a task whose delivery is lost stays claimed. Conductor waits until it
+        has as many as were asked for, so a poll that waits should ask for one.
         """
         wait_ms = min(wait_ms, _LONGEST_POLL_MS)
-        query: dict[str, Any] = {"workerid": token, "count": 1, "timeout": wait_ms}
+        query: dict[str, Any] = {"workerid": token, "count": count, "timeout": wait_ms}
         if domain:
             query["domain"] = domain
 
-        def read(body: bytes) -> Delivery | None:
+        def read(body: bytes) -> list[Delivery]:
             tasks = parsed(TASKS)(body)
-            return _delivery(tasks[0], token) if tasks else None
+            if len(tasks) > count:
+                # The others would be claimed and never run.
+                raise ValueError("the answer has more tasks than were asked for")
+            return [_delivery(task, token) for task in tasks]
 
-        return self._api.get(
+        found = self._api.get(
             f"poll for {task_type!r}",
             f"/tasks/poll/batch/{segment(task_type)}",
             read,
@@ -67,6 +78,7 @@ class ConductorAttempts:
             changes=True,
             extra_seconds=wait_ms / 1000,
         )
+        return found or []
 
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         """Ask in one request which queues hold anything; a task in one may not be due yet."""

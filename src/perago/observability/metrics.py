@@ -61,6 +61,9 @@ class WorkerMetrics:
         self.registry = CollectorRegistry()
         # When a slot was last seen to become idle after all were busy.
         self._idle_since = time.time()
+        # What is asked for with each attempt: to read it from the registry collects all metrics.
+        self._slot_count = self._busy_count = 0
+        self._polled_at = 0.0
         self._attempts = self._counter("attempts", "Attempts that ended.", "task", "outcome")
         self._phases = self._histogram(
             "phase_seconds", "Time per phase of an attempt.", _PHASE_BUCKETS, "task", "phase"
@@ -189,7 +192,8 @@ class WorkerMetrics:
 
     def poll_succeeded(self) -> None:
         """Conductor answered a poll."""
-        self._last_poll.set_to_current_time()
+        self._polled_at = time.time()
+        self._last_poll.set(self._polled_at)
 
     def lease_lost(self, task: str) -> None:
         """Conductor was seen to have taken a running attempt away."""
@@ -209,33 +213,32 @@ class WorkerMetrics:
 
     def set_slots(self, count: int) -> None:
         """How many attempts can run at once."""
+        self._slot_count = count
         self._slots.set(count)
         self._idle_since = time.time()
 
     def set_busy_slots(self, count: int) -> None:
         """How many attempts run now."""
-        if self._value("busy_slots") >= self._value("slots") > count:
+        if self._busy_count >= self._slot_count > count:
             self._idle_since = time.time()
+        self._busy_count = count
         self._busy.set(count)
 
     @property
     def has_polled(self) -> bool:
         """Whether Conductor has ever answered a poll."""
-        return self._value("last_poll_timestamp_seconds") > 0
+        return self._polled_at > 0
 
     def unanswered_seconds(self) -> float:
         """For how long no poll was answered while a slot was idle; 0 while all slots are busy."""
-        if self._value("busy_slots") >= self._value("slots"):
+        if self._busy_count >= self._slot_count:
             return 0.0
-        since = max(self._value("last_poll_timestamp_seconds"), self._idle_since)
+        since = max(self._polled_at, self._idle_since)
         return max(0.0, time.time() - since)
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self.registry)
-
-    def _value(self, name: str) -> float:
-        return self.registry.get_sample_value(f"perago_{name}") or 0.0
 
     def _time(self, task: str, event: PhaseEvent) -> None:
         if event.seconds is not None:

@@ -40,6 +40,30 @@ class WorkflowFile:
                 found.setdefault(re.split(r"[.\[]", path)[0], expression)
         return found
 
+    def workspace_inputs(self) -> list[tuple[str, ...]]:
+        """Return the paths below ``workflow.input`` that steps take as workspaces.
+
+        ``*`` stands for every key, where a step takes all its inputs from one place.
+        """
+        found: dict[tuple[str, ...], None] = {}
+        for step in all_steps(self.tasks):
+            wired = step.get("inputParameters")
+            if not isinstance(wired, dict):
+                continue
+            named = wired.get("inputs")
+            values = [wired.get("workspace"), *(named.values() if isinstance(named, dict) else ())]
+            paths = [_input_path(value) for value in values]
+            if whole := _input_path(named):
+                paths.append((*whole, "*"))
+            found |= dict.fromkeys(path for path in paths if path)
+        return list(found)
+
+
+def _input_path(value: Any) -> tuple[str, ...]:
+    """Split ``${workflow.input.a.b}`` into ``a`` and ``b``; empty for anything else."""
+    scope, *path = (whole_expression(value) or "").split(".")
+    return tuple(path[1:]) if scope == "workflow" and path[:1] == ["input"] else ()
+
 
 def read_workflow(file: Path) -> WorkflowFile:
     """Read a definition; raises ``DefinitionError`` for what Conductor cannot take as one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -29,7 +30,12 @@ _TASKDEF_SECONDS = 20.0
 _SEARCH_SECONDS = 15.0
 _PIN = "Correct it, or leave it out of --input and give --repository and --branch: they pin HEAD."
 
+# The keys of a workspace that leaves its ref to HEAD.
+_UNPINNED = {"repository", "branch", "ref_type"}
+
 Tell = Callable[[str], None]
+# Where a repository's branch is now, as a workspace; without a branch, the default one.
+Pin = Callable[[str, str | None], dict[str, str]]
 
 
 def pin_input(workflow: WorkflowFile, given: Json, workspace: dict[str, str] | None) -> Json:
@@ -55,6 +61,33 @@ def pin_input(workflow: WorkflowFile, given: Json, workspace: dict[str, str] | N
             hint=f"Give {' and '.join(ways)}.",
         )
     return full
+
+
+def pin_refs(workflow: WorkflowFile, given: Json, pin: Pin) -> Json:
+    """Fill in the workspaces of the input that have a repository and no ref: HEAD of the branch.
+
+    Only where a step takes a workspace: an object of the same shape may be a task's own parameter.
+    """
+    full: Json = copy.deepcopy(given)
+    for path in workflow.workspace_inputs():
+        for value in _values_at(full, path):
+            repository, branch = value.get("repository"), value.get("branch")
+            if not isinstance(repository, str) or not isinstance(branch, str | None):
+                continue
+            if set(value) <= _UNPINNED:
+                value.update(pin(repository, branch))
+    return full
+
+
+def _values_at(value: Any, path: tuple[str, ...]) -> Iterator[Json]:
+    if not isinstance(value, dict):
+        return
+    if not path:
+        yield value
+        return
+    first, *rest = path
+    for key in value if first == "*" else [first]:
+        yield from _values_at(value.get(key), tuple(rest))
 
 
 def given_workspace_warning(lake: Lake, given: Json) -> str | None:

@@ -96,6 +96,8 @@ class Delivery:
     task_type: str
     payload: dict[str, Any]
     response_timeout_seconds: float
+    # When it was asked for, on the monotonic clock: the claim is not older.
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,17 @@ class InMemoryConductor:
         """Deliver the longest waiting task of a type, or None; the token becomes its claim."""
         return self.faults.run("attempts.poll", lambda: self._poll(task_type, token, domain))
 
+    def poll_batch(
+        self, task_type: str, token: str, count: int, *, domain: str | None = None, wait_ms: int = 0
+    ) -> list[Delivery]:
+        """Deliver up to ``count`` tasks of a type, the longest waiting first, under one token."""
+
+        def do() -> list[Delivery]:
+            polls = (self._poll(task_type, token, domain) for _ in range(count))
+            return [delivery for delivery in polls if delivery is not None]
+
+        return self.faults.run("attempts.poll", do)
+
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         """Say which queues hold anything; a task in one may not be due yet."""
 

@@ -1,10 +1,10 @@
 """The object cache: contents that this host has downloaded or uploaded, kept on its disk.
 
-An entry is a file that is named after the digest of its content. Whoever takes one computes the
-digest again, so nothing else has to hold for safety: an entry that is half-written, torn by a
-crash or changed by a program is a miss, and is removed. That is why small entries are written
-under their names, without a rename. A workspace gets a copy or a clone of an entry, never the file
-itself.
+An entry is a content that is found by its size and digest: a small one in a pack
+(:mod:`perago.transfer.cache_packs`), a large one in a file that is named after them. Whoever takes
+one computes the digest again, so nothing else has to hold for safety: an entry that is torn by a
+crash or changed by a program is a miss, and is removed. A workspace gets a copy or a clone of an
+entry, never the file itself.
 
 A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
 an alias: its place in the object store names the digest that its content had when it was read.
@@ -28,7 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.text import as_utf8, show_path
-from perago.transfer.cache_space import BLOCK, CacheSpace, unlinked
+from perago.transfer.cache_packs import LARGEST_PACKED, PACKS, PackedObject, Packs
+from perago.transfer.cache_space import (
+    BLOCK,
+    CacheSpace,
+    CacheStatus,
+    mark_used,
+    on_disk,
+    unlinked,
+)
 from perago.transfer.inventory import DIGEST, Digest, RemoteObject
 from perago.transfer.scan import write_all
 
@@ -38,13 +46,7 @@ _ENTRIES, _ALIASES = "objects", "aliases"
 _COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
 # After an error of the disk nothing is added for so long.
 _REST_SECONDS = 60.0
-# The order of use is as exact as this; an entry that is used often is not marked each time.
-_USE_SECONDS = 60.0
-# Shorter than its name says and older than this, an entry was abandoned by its writer.
-_WRITING_SECONDS = 600.0
 _PIECE = 1 << 20
-# Below this size, sharing blocks costs more than writing them.
-_LEAST_CLONED = 128 << 10
 _FICLONE = 0x40049409
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -63,6 +65,7 @@ class ObjectCache:
         """
         self.folder = folder
         self.space = CacheSpace(folder, limit, min_free)
+        self._packs = Packs(folder, self.space)
         self._server = server
         self._lock = threading.Lock()
         self._rests_until = 0.0
@@ -77,17 +80,31 @@ class ObjectCache:
             raise PermissionError("it is not a folder of this user")
         if found.st_mode & 0o077:
             raise PermissionError("other users have rights on it; run chmod 700")
-        for name in (_ENTRIES, _ALIASES):
+        for name in (PACKS, _ENTRIES, _ALIASES):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, repository: str, remote: RemoteObject) -> CachedObject | None:
+    def find(self, repository: str, remote: RemoteObject) -> Entry | None:
         """Open the entry with an object's content; None if there is none."""
         entry = None
         if DIGEST.fullmatch(remote.checksum):
-            entry = self._open_entry(remote.checksum, remote.size)
+            entry = self._find_entry(remote.checksum, remote.size)
         if entry is None and (digest := self._aliased(repository, remote)):
-            entry = self._open_entry(digest, remote.size)
+            entry = self._find_entry(digest, remote.size)
         return entry
+
+    def end_batch(self) -> None:
+        """Write what waits, and close what is open, at the end of a download or an upload.
+
+        Entries that are being read stay open.
+        """
+        self._attempt(self._packs.flush)
+        self._packs.end_batch()
+
+    def clear(self) -> CacheStatus:
+        """Remove everything; return what was there. Raises ``OSError`` if others hold the lock."""
+        removed = self.space.clear()
+        self._packs.clear()
+        return removed
 
     def count(self, remote: RemoteObject, *, hit: bool) -> None:
         """Count an object that was taken from the cache, or was not there."""
@@ -126,9 +143,9 @@ class ObjectCache:
 
         self._attempt(add)
 
-    def clone(self, source: int, target: int, size: int) -> bool:
+    def clone(self, source: int, target: int) -> bool:
         """Share the blocks of a file with another; return whether the file system can do that."""
-        if not self._can_clone or size < _LEAST_CLONED:
+        if not self._can_clone:
             return False
         try:
             fcntl.ioctl(target, _FICLONE, source)
@@ -136,21 +153,20 @@ class ObjectCache:
             self._can_clone = False
         return self._can_clone
 
-    def _open_entry(self, digest: str, size: int) -> CachedObject | None:
+    def _find_entry(self, digest: str, size: int) -> Entry | None:
+        if size <= LARGEST_PACKED:
+            return self._packs.find(digest, size)
         path = self._entry(digest, size)
         try:
             descriptor = os.open(path, _READ)
         except OSError:
             return None
         found = os.fstat(descriptor)
-        age = time.time() - found.st_mtime
         if found.st_size != size or not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
-            if age > _WRITING_SECONDS or found.st_size > size:
-                unlinked(path)
+            unlinked(path)
             return None
-        if not 0 <= age < _USE_SECONDS:
-            _mark_used(descriptor)
+        mark_used(descriptor, found)
         return CachedObject(self, path, descriptor, size, digest)
 
     def _aliased(self, repository: str, remote: RemoteObject) -> str | None:
@@ -163,7 +179,7 @@ class ObjectCache:
             return None
         try:
             text = os.read(descriptor, BLOCK).decode("ascii", "replace")
-            _mark_used(descriptor)
+            mark_used(descriptor, os.fstat(descriptor))
         finally:
             os.close(descriptor)
         digest, _, seal = text.partition(" ")
@@ -189,28 +205,27 @@ class ObjectCache:
         return f"{self.folder}/{_ALIASES}/{name[:2]}/{name}", place
 
     def _add(self, digest: str, size: int, content: memoryview | int) -> None:
-        path = self._entry(digest, size)
-        if os.path.lexists(path):
+        if size <= LARGEST_PACKED:
+            if isinstance(content, int):
+                content = memoryview(os.pread(content, size, 0))
+            self._packs.add(digest, content)
             return
-        if size > _PIECE:
-            self._add_large(path, size, content)
-        elif self.space.reserve(size):
-            with self._new(path) as descriptor:
-                if descriptor is not None:
-                    self._fill(descriptor, size, content)
+        path = self._entry(digest, size)
+        if not os.path.lexists(path):
+            self._add_file(path, size, content)
 
-    def _add_large(self, path: str, size: int, content: memoryview | int) -> None:
-        """Add an entry that takes a while to write.
+    def _add_file(self, path: str, size: int, content: memoryview | int) -> None:
+        """Add a large entry.
 
-        It has its full length at once, under another name, so that a process that evicts
-        meanwhile counts it.
+        It has its full length at once, under another name, so that it is not taken while it is
+        written, and a process that evicts meanwhile counts it.
         """
         fresh = f"{path}.{uuid.uuid4().hex}"
         with self._new(fresh) as descriptor:
             if descriptor is None:
                 return
             os.ftruncate(descriptor, size)
-            if self.space.reserve(size):
+            if self.space.reserve(on_disk(size)):
                 self._fill(descriptor, size, content)
                 with suppress(FileNotFoundError):  # it was evicted
                     os.rename(fresh, path)  # noqa: PTH104
@@ -220,17 +235,18 @@ class ObjectCache:
     def _fill(self, descriptor: int, size: int, content: memoryview | int) -> None:
         if isinstance(content, memoryview):
             write_all(descriptor, content)
-        elif not self.clone(content, descriptor, size):
+        elif not self.clone(content, descriptor):
             for piece in _pieces(content, size):
                 write_all(descriptor, piece)
 
     def _add_hashed(self, source: int, size: int) -> None:
-        digest = Digest(size)
-        # If the file changes between the two readings, its entry is found out when it is taken.
+        digest, content = Digest(size), None
+        # If the file changes between two readings, its entry is found out when it is taken.
         for piece in _pieces(source, size):
             digest.update(piece)
-        if size > 0:
-            self._add(digest.text(), size, source)
+            content = piece if len(piece) == size else source
+        if content is not None:
+            self._add(digest.text(), size, content)
 
     @contextmanager
     def _new(self, path: str) -> Iterator[int | None]:
@@ -288,7 +304,7 @@ class CachedObject:
         and the file is empty again. Raises ``OSError`` if the file cannot be written.
         """
         try:
-            is_copied = self._copy_small(target) if self.size <= _PIECE else self._copy(target)
+            is_copied = self._copy(target)
         except _DamagedError:
             is_copied = False
         finally:
@@ -300,18 +316,9 @@ class CachedObject:
             os.lseek(target, 0, os.SEEK_SET)
         return is_copied
 
-    def _copy_small(self, target: int) -> bool:
-        digest = Digest(self.size)
-        content = memoryview(b"".join(_readable(_pieces(self.descriptor, self.size))))
-        digest.update(content)
-        if digest.text() != self.digest:
-            return False
-        write_all(target, content)
-        return True
-
     def _copy(self, target: int) -> bool:
         digest = Digest(self.size)
-        if self.cache.clone(self.descriptor, target, self.size):
+        if self.cache.clone(self.descriptor, target):
             for piece in _readable(_pieces(target, self.size)):
                 digest.update(piece)
         else:
@@ -319,6 +326,9 @@ class CachedObject:
                 digest.update(piece)
                 write_all(target, piece)
         return digest.text() == self.digest
+
+
+Entry = CachedObject | PackedObject
 
 
 class _DamagedError(Exception):
@@ -348,11 +358,6 @@ def _create(path: str) -> int:
         with suppress(FileExistsError):
             os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
         return os.open(path, _CREATE, 0o600)
-
-
-def _mark_used(descriptor: int) -> None:
-    with suppress(OSError):
-        os.utime(descriptor)
 
 
 def _seal(place: str, digest: str) -> str:

@@ -34,6 +34,8 @@ _LOCK_SECONDS, _LOCK_RETRY_SECONDS = 0.05, 0.001
 _CLEAR_SECONDS = 30.0
 # Where nothing could be evicted to make room, nothing is tried for so long.
 _FULL_SECONDS = 60.0
+# The order of use is as exact as this; a file that is used often is not marked each time.
+_USE_SECONDS = 60.0
 _USAGE = "usage"
 _USAGE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -76,12 +78,16 @@ class CacheSpace:
             used = (usage is not None and _read_number(usage)) or 0
         return min(_MOST_BY_DEFAULT, (self._free() + used) // _SHARE)
 
-    def reserve(self, size: int) -> bool:
-        """Count a file that will be written; return whether there is room for it.
+    @property
+    def portion(self) -> int:
+        """What a process counts at a time; a pack is at most as large."""
+        return min(_CREDIT, self.limit // _CREDIT_PART)
+
+    def reserve(self, amount: int) -> bool:
+        """Count bytes that will be written; return whether there is room for them.
 
         Raises ``OSError`` if the folder cannot be used.
         """
-        amount = _on_disk(size)
         if amount > self.limit // _LARGEST_PART:
             return False
         with self._lock:
@@ -114,7 +120,7 @@ class CacheSpace:
         """Take more credit; evict files where there is too little room for it."""
         if time.monotonic() < self._full_until:
             return False
-        wanted = max(amount, min(_CREDIT, self.limit // _CREDIT_PART))
+        wanted = max(amount, self.portion)
         with self._usage(_LOCK_SECONDS) as usage:
             if usage is None:
                 # Another process evicts. What is not kept now is kept another time.
@@ -153,7 +159,7 @@ class CacheSpace:
                     for entry in entries:
                         with suppress(FileNotFoundError):
                             found = entry.stat(follow_symlinks=False)
-                            yield entry.path, _on_disk(found.st_size), found.st_mtime_ns
+                            yield entry.path, on_disk(found.st_size), found.st_mtime_ns
 
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free
@@ -179,13 +185,21 @@ def unlinked(path: str) -> bool:
     return True
 
 
+def mark_used(descriptor: int, found: os.stat_result) -> None:
+    """Note that an open file is used now, unless that was noted a moment ago."""
+    if not 0 <= time.time() - found.st_mtime < _USE_SECONDS:
+        with suppress(OSError):
+            os.utime(descriptor)
+
+
 def _folders_in(folder: str) -> list[str]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
 
 
-def _on_disk(size: int) -> int:
+def on_disk(size: int) -> int:
+    """Return the bytes that a file takes."""
     return max(1, -(-size // BLOCK)) * BLOCK
 
 

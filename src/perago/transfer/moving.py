@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.text import quote_path, show_path
-from perago.transfer.cache import CachedObject, ObjectCache
+from perago.transfer.cache import Entry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
 from perago.transfer.scan import FetchedFile, StatRecord, hash_file, write_all
@@ -75,10 +75,21 @@ def download_partition(
     # Large objects first: one that started last would be waited for alone.
     order = sorted(objects, key=lambda item: -item[1].size)
     download = _Download(store, repository, ref, target, cache)
-    # One thread takes small objects from the cache: more would only wait for the interpreter.
-    left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
-    run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
+    with _batch(cache):
+        # One thread takes small objects from the cache: more would only wait for the interpreter.
+        left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
+        run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
     return download.fetched
+
+
+@contextmanager
+def _batch(cache: ObjectCache | None) -> Iterator[None]:
+    """Let the cache close its files at the end of the block."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.end_batch()
 
 
 class _Download:
@@ -112,7 +123,7 @@ class _Download:
         self._cache.count(remote, hit=is_taken)
         return is_taken
 
-    def _copy(self, found: CachedObject, path: str) -> bool:
+    def _copy(self, found: Entry, path: str) -> bool:
         with self._new_file(path) as file:
             if not found.copy_to(file.descriptor):
                 os.unlink(file.path)  # noqa: PTH108
@@ -250,7 +261,8 @@ def upload_partition(
             cache.add_file(folder / upload.path)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
-    run_over(order, send, min(threads, len(order)), on_error=memory.close)
+    with _batch(cache):
+        run_over(order, send, min(threads, len(order)), on_error=memory.close)
 
 
 def _upload_one(

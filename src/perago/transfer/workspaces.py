@@ -23,6 +23,7 @@ from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.text import as_utf8, show_path
 from perago.transfer.engines import Fetched, Plan, TransferEngine
 from perago.transfer.inventory import ATTEMPT_MARKER, Source
+from perago.transfer.placement import spread_folders
 from perago.transfer.removal import empty_folder, opened_folder
 
 _log = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     # Absolute, so that a body that changes the current folder does not move its workspace.
     root = root.absolute()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    spread_folders(root)
     name = directory_name(execution)
     fresh, final = root / f"{NEW_PREFIX}{name}", root / name
     fresh.mkdir(mode=0o700)

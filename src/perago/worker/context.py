@@ -61,6 +61,11 @@ class Concluded(Protocol):
     # On the monotonic clock.
     started: float
 
+    @property
+    def was_renewed(self) -> bool:
+        """Whether a request to renew its lease may still be under way."""
+        ...
+
 
 @dataclass
 class WorkerContext:
@@ -83,15 +88,15 @@ class WorkerContext:
     _busy: int = 0
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
-    def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
-        """Ask for one task, under a worker id that is a claim token: used for this poll only.
+    def poll(self, task: str, count: int, *, wait_ms: int) -> list[Delivery]:
+        """Ask for some tasks, under a worker id that is a claim token: used for this poll only.
 
-        The queue that it came from says which task it is. The name of its definition may be
+        The queue that they came from says which task it is. The name of its definition may be
         another one, where a workflow says so.
         """
-        token = f"perago-{uuid.uuid4().hex}"
-        delivery = self.conductor.poll(task, token, domain=self.domain, wait_ms=wait_ms)
-        return replace(delivery, task_type=task) if delivery is not None else None
+        token, asked_at = f"perago-{uuid.uuid4().hex}", time.monotonic()
+        found = self.conductor.poll_batch(task, token, count, domain=self.domain, wait_ms=wait_ms)
+        return [replace(delivery, task_type=task, asked_at=asked_at) for delivery in found]
 
     def find_waiting(self, tasks: Sequence[str]) -> list[str]:
         """Ask which queues hold anything, in one request."""
@@ -224,6 +229,8 @@ class WorkerContext:
                 outcome,
                 task_log(running.events, outcome, running.output),
                 seconds=completion_seconds(delivery, definition),
+                read_at=delivery.asked_at,
+                read_back=running.was_renewed,
             )
         except BackendError as error:
             self.metrics.undelivered(name)

@@ -22,8 +22,9 @@ _log = structlog.get_logger(__name__)
 class Heartbeat:
     """Renews a claim's lease on a thread of its own, and only after reading it as still ours.
 
-    A heartbeat in flight can overwrite a completion in Conductor, so leaving the context joins
-    the thread before anything is posted.
+    A tiny attempt is over long before its first renewal, so the thread starts when ``begin`` is
+    called. A heartbeat in flight can overwrite a completion in Conductor, so leaving the context
+    joins the thread before anything is posted.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class Heartbeat:
         self._on_loss = on_loss
         self._stop = threading.Event()
         self._lost = threading.Event()
+        self._renewed = threading.Event()
+        self._begun = False
         # The thread logs with the ids of the attempt it was made for.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -50,8 +53,18 @@ class Heartbeat:
         """Whether Conductor was seen to have taken the attempt away."""
         return self._lost.is_set()
 
+    @property
+    def has_renewed(self) -> bool:
+        """Whether a renewal was sent, which may arrive late if its reply was lost."""
+        return self._renewed.is_set()
+
+    def begin(self) -> None:
+        """Renew the lease from now on; a second call does nothing. One thread may call it."""
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
+
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(
@@ -61,13 +74,15 @@ class Heartbeat:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._begun:
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval):
             try:
                 fresh = self._attempts.read(self._claim.attempt.task_id)
                 assert_current_attempt_snapshot(self._claim, fresh)
+                self._renewed.set()
                 self._attempts.renew(self._claim)
             except (StaleAttemptError, NotFoundError) as error:
                 # Also a task that Conductor no longer has: the attempt is over.

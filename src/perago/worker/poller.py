@@ -1,8 +1,8 @@
 """The poller: one thread that claims attempts for all idle slots of a worker.
 
-A poll that finds work is a claim, so the poller polls only for a slot that waits, one task at a
-time and under a token of its own. One request tells which of the queues hold anything, so that an
-idle worker with many task types makes two small requests a second.
+A poll that finds work is a claim, so the poller asks for no more tasks than slots wait, each time
+under a token of its own. One request tells which of the queues hold anything, so that an idle
+worker with many task types makes two small requests a second.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
@@ -75,7 +76,7 @@ class Place:
 class Claims(Protocol):
     """What polling needs of a worker's context."""
 
-    def poll(self, task: str, *, wait_ms: int) -> Delivery | None: ...
+    def poll(self, task: str, count: int, *, wait_ms: int) -> list[Delivery]: ...
     def find_waiting(self, tasks: Sequence[str]) -> list[str]: ...
     def hand_back(self, delivery: Delivery) -> None: ...
     def poll_succeeded(self) -> None: ...
@@ -97,8 +98,10 @@ class Poller:
         self._stops = stops
         self._clock = clock
         self._idle: queue.SimpleQueue[Place] = queue.SimpleQueue()
+        # Taken from there, and not yet given anything.
+        self._places: deque[Place] = deque()
         self._turn = -1
-        # Queues that held something at the last look, in the order of their turns.
+        # Queues that held something when they were last asked, in the order of their turns.
         self._waiting: deque[str] = deque()
         self._looked_at = float("-inf")
         self._outages = 0
@@ -124,47 +127,57 @@ class Poller:
     def run(self) -> None:
         """Run the poller's thread until the worker drains."""
         draining = self._stops.draining
-        place: Place | None = None
+        places = self._places
         while not draining.is_set():
-            if place is None:
-                try:
-                    place = self._idle.get(timeout=_TICK_SECONDS)
-                except queue.Empty:
-                    continue
+            self._gather()
+            if not places:
+                continue
             pause = self._resume_at - self._clock()
             if pause > 0:
                 draining.wait(min(pause, _TICK_SECONDS))
                 continue
-            delivery = self._claim()
-            if delivery is None:
-                continue
-            # What a poll claimed while the stop came goes back: nothing of it has run yet.
-            if draining.is_set() or not place.give(delivery):
-                self._claims.hand_back(delivery)
-            place = None
+            for delivery in self._claim(len(places)):
+                # What a poll claimed while the stop came goes back: nothing of it has run yet.
+                if draining.is_set() or not places.popleft().give(delivery):
+                    self._claims.hand_back(delivery)
 
-    def _claim(self) -> Delivery | None:
+    def _gather(self) -> None:
+        """Add the places of slots that became idle; wait a little for one if there is none."""
+        with suppress(queue.Empty):
+            while True:
+                idle = self._idle.get(block=not self._places, timeout=_TICK_SECONDS)
+                self._places.append(idle)
+
+    def _claim(self, count: int) -> list[Delivery]:
+        """Claim up to ``count`` attempts.
+
+        A queue that holds something is asked for as many, without waiting; an empty one is waited
+        for, and then asked for one: Conductor would wait until it has all.
+        """
         task = self._tasks[0]
         try:
             self._look()
             while self._waiting:
                 task = self._waiting[0]
-                if delivery := self._poll(task, 0):
+                if found := self._poll(task, count, 0):
                     self._waiting.rotate(-1)
-                    return delivery
+                    return found
                 self._waiting.popleft()
             self._turn += 1
             task = self._tasks[self._turn % len(self._tasks)]
-            return self._poll(task, _POLL_MS)
+            found = self._poll(task, 1, _POLL_MS)
         except Exception as error:  # noqa: BLE001  no answer of a server ends the poller
             self._pause_after_outage(task, error)
-            return None
+            return []
+        if found:
+            self._waiting.append(task)
+        return found
 
-    def _poll(self, task: str, wait_ms: int) -> Delivery | None:
-        delivery = self._claims.poll(task, wait_ms=wait_ms)
+    def _poll(self, task: str, count: int, wait_ms: int) -> list[Delivery]:
+        found = self._claims.poll(task, count, wait_ms=wait_ms)
         self._outages = 0
         self._claims.poll_succeeded()
-        return delivery
+        return found
 
     def _look(self) -> None:
         """See which queues hold anything, at most once a second.

@@ -34,6 +34,8 @@ from perago.text import as_utf8, shorten, shorten_middle
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
 _LEAST_SECONDS = 1.0
+# For so long a reading of the task counts as made just now: no longer than a slow answer takes.
+_FRESH_SECONDS = 0.25
 _PROGRESS = frozenset({"partition_done", "task_progress"})
 # Characters of one entry of the task log.
 _LONGEST = 20_000
@@ -60,19 +62,37 @@ class Reported(StrEnum):
 
 
 def report(
-    conductor: Reporting, claim: Claim, outcome: Outcome, logs: list[str], *, seconds: float
+    conductor: Reporting,
+    claim: Claim,
+    outcome: Outcome,
+    logs: list[str],
+    *,
+    seconds: float,
+    read_at: float | None = None,
+    read_back: bool = True,
 ) -> Reported:
     """Post an outcome, trying again within ``seconds``; raises if Conductor stays away.
 
     No request goes beyond that time, also to a Conductor that takes it and never answers.
     Conductor checks no claim on an update: a late FAILED of an old execution would end the live
-    one. So the task is read before every post, and after it, because a post whose reply was lost
-    may have been taken. What Conductor refuses is replaced by a small FAILED that says so: an
-    outcome that cannot be delivered would leave the attempt to its response timeout.
+    one. So the task is read before every post, unless its claim was seen a moment ago, at
+    ``read_at`` on the monotonic clock: the poll that made the claim is such a reading.
+    With ``read_back`` it is also read after the post, because a renewal of the lease that is still
+    under way can overwrite it. What Conductor refuses is replaced by a small FAILED that says so:
+    an outcome that cannot be delivered would leave the attempt to its response timeout.
     """
     ends = time.monotonic() + seconds
+    is_fresh = read_at is not None and time.monotonic() - read_at < _FRESH_SECONDS
     try:
-        return _post(conductor, claim, outcome, logs, seconds=seconds)
+        return _post(
+            conductor,
+            claim,
+            outcome,
+            logs,
+            seconds=seconds,
+            is_fresh=is_fresh,
+            read_back=read_back,
+        )
     except NotFoundError:
         return Reported.GONE
     except (BackendRefusedError, BackendDeniedError) as error:
@@ -98,20 +118,29 @@ def _post_refusal(
 
 
 def _post(
-    conductor: Reporting, claim: Claim, outcome: Outcome, logs: list[str], *, seconds: float
+    conductor: Reporting,
+    claim: Claim,
+    outcome: Outcome,
+    logs: list[str],
+    *,
+    seconds: float,
+    is_fresh: bool = False,
+    read_back: bool = True,
 ) -> Reported:
     outcome, logs = _sendable(outcome), [sendable(line) for line in logs]
     wanted = "COMPLETED" if isinstance(outcome, Completed) else outcome.disposition.value
     with deadline(seconds):
         for attempt in retrying(seconds):
             with attempt:
-                fresh = conductor.read(claim.attempt.task_id)
-                if (fresh.status, fresh.worker_id) == (wanted, claim.token):
-                    return Reported.POSTED
-                if not _is_ours(claim, fresh):
-                    return Reported.STALE
+                if not is_fresh:
+                    fresh = conductor.read(claim.attempt.task_id)
+                    if (fresh.status, fresh.worker_id) == (wanted, claim.token):
+                        return Reported.POSTED
+                    if not _is_ours(claim, fresh):
+                        return Reported.STALE
+                is_fresh = False  # what this try sends may arrive, and be answered, late
                 conductor.complete(claim, outcome, logs)
-                if conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
+                if read_back and conductor.read(claim.attempt.task_id).status == "IN_PROGRESS":
                     raise BackendUnavailableError("Conductor took the result and did not store it")
                 return Reported.POSTED
     raise AssertionError("unreachable")  # pragma: no cover

@@ -175,6 +175,9 @@ class Slot:
         return self._run_once(running, delivery)
 
     def _run_once(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
+        if self._executor is None or not self._executor.is_alive():
+            # To start one takes seconds.
+            running.heartbeat.begin()
         executor = self._find_executor()
         if executor is None:
             return Stopped.HANDED_BACK
@@ -206,6 +209,7 @@ class Slot:
             channel.send(Assignment.of(name, running.execution, delivery.payload))
             while True:
                 message = channel.receive(_TICK_SECONDS)
+                running.keep_lease()
                 if isinstance(message, PhaseReported):
                     event = running.record(message)
                     self._context.observe(name, event)
@@ -231,6 +235,7 @@ class Slot:
 
     def _find_spark(self, running: RunningAttempt, number: int) -> SparkAddress:
         """Where Spark is. The first who asks starts it, which takes a while."""
+        running.heartbeat.begin()
         running.uses_spark = True
         running.spark_death = partial(self._context.spark_death, running.execution.id)
         try:
@@ -263,6 +268,7 @@ class Slot:
     def _fail_for_dead_executor(
         self, executor: ExecutorProcess, running: RunningAttempt, delivery: Delivery
     ) -> Outcome:
+        running.heartbeat.begin()  # what follows may take seconds
         how = executor.reap()
         self._executor = None
         self._deaths += 1
@@ -295,6 +301,9 @@ class LeaseState(Protocol):
 
     @property
     def is_lost(self) -> bool: ...
+    @property
+    def has_renewed(self) -> bool: ...
+    def begin(self) -> None: ...
 
 
 def _died(outcome: Failed) -> bool:
@@ -323,6 +332,16 @@ class RunningAttempt:
     # What it printed and logged, within bounds.
     output: str = ""
     started: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def was_renewed(self) -> bool:
+        """Whether a renewal of its lease may be under way: a heartbeat's, or one of a fence."""
+        return self.heartbeat.has_renewed or self.definition.workspace is not None
+
+    def keep_lease(self) -> None:
+        """Begin to renew the lease, unless the attempt has only just started."""
+        if time.monotonic() - self.started >= _TICK_SECONDS:
+            self.heartbeat.begin()
 
     def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""

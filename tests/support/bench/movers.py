@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import S3Store
 
+from perago.transfer.placement import spread_folders
 from perago.transfer.scan import scan
 from support.bench import attempts_way
 from support.bench.attempts_way import PREFIX, THREADS
@@ -259,6 +260,8 @@ class FolderMoved:
     def __call__(self, number: int) -> dict[str, float]:
         folder = self.folder(number)
         up, commit = self.mover.up(self.lake, self.base, folder)
+        # As Perago's own attempt directories: no contestant pays for what a round before removed.
+        spread_folders(self.lake.root)
         target = self.lake.root / f"down-{uuid.uuid4().hex}"
         target.mkdir()
         try:

@@ -73,6 +73,21 @@ def test_a_poll_under_which_another_claim_stands_is_no_delivery() -> None:
         attempts.poll("type", "token")
 
 
+def test_a_poll_for_several_says_how_many_and_takes_no_more() -> None:
+    tasks = [{**TASK, "taskId": name} for name in ("one", "two")]
+    with (
+        GarbageServer(Replies(says(tasks), says([]), says(tasks))) as server,
+        closing(ConductorAttempts(conductor(server.url))) as attempts,
+    ):
+        found = attempts.poll_batch("type", "token", 2)
+        assert [delivery.claim.attempt.task_id for delivery in found] == ["one", "two"]
+        assert {delivery.claim.token for delivery in found} == {"token"}
+        assert attempts.poll_batch("type", "token", 3) == []
+        with pytest.raises(LostReplyError):
+            attempts.poll_batch("type", "token", 1)
+        assert ["count=2" in request for request in server.requests] == [True, False, False]
+
+
 @pytest.mark.parametrize("levels", [400, 900, 5_000])
 def test_a_task_with_an_input_of_any_depth_is_delivered_and_read(levels: int) -> None:
     task = json.dumps({**TASK, "inputData": {"text": '[\\"{', "n": 0}})

@@ -81,6 +81,48 @@ def test_the_pinned_workspace_becomes_part_of_the_input() -> None:
     assert full == {"workspace": WORKSPACE, "day": "x"}
 
 
+def test_workspaces_without_a_ref_are_pinned_where_steps_take_them_and_nowhere_else() -> None:
+    steps = [
+        {
+            "name": "join",
+            "taskReferenceName": "join",
+            "inputParameters": {
+                "workspace": "${workflow.input.workspace}",
+                "inputs": {"dims": "${workflow.input.inputs.dims}"},
+                "params": "${workflow.input.params}",
+            },
+        },
+        {
+            "name": "more",
+            "taskReferenceName": "more",
+            "inputParameters": {"inputs": "${workflow.input.all}", "workspace": "${join.output.w}"},
+        },
+    ]
+    defined = WorkflowFile("w", 1, {"name": "w", "tasks": steps})
+
+    def pin(repository: str, branch: str | None) -> dict[str, str]:
+        return {"repository": repository, "branch": branch or "trunk", "ref": "head"}
+
+    given: dict[str, Any] = {
+        "workspace": WORKSPACE,
+        "inputs": {"dims": {"repository": "dims"}, "unused": {"repository": "kept"}},
+        "all": {"a": {"repository": "a", "branch": "b"}, "odd": 5, "wrong": {"repository": 5}},
+        "params": {"repository": "my own word"},
+    }
+    assert workflow_run.pin_refs(defined, given, pin) == {
+        **given,
+        "inputs": {
+            "dims": {"repository": "dims", "branch": "trunk", "ref": "head"},
+            "unused": {"repository": "kept"},
+        },
+        "all": {
+            **given["all"],
+            "a": {"repository": "a", "branch": "b", "ref": "head"},
+        },
+    }
+    assert given["inputs"]["dims"] == {"repository": "dims"}
+
+
 def test_a_missing_input_is_named_with_the_option_that_gives_it() -> None:
     with pytest.raises(ConfigurationError, match="needs the input workspace, day") as raised:
         workflow_run.pin_input(workflow("workspace", "day"), {}, None)

@@ -24,8 +24,9 @@ from perago.errors import BackendUnavailableError
 from perago.protocol.workspace import StagingBranch
 from perago.testing.lake import InMemoryLake
 from perago.transfer import cache as cache_module
-from perago.transfer import inventory, moving
-from perago.transfer.cache import ObjectCache
+from perago.transfer import cache_packs, inventory, moving
+from perago.transfer.cache import CachedObject, ObjectCache
+from perago.transfer.cache_packs import PACKS, PackedObject
 from perago.transfer.engine import Engine, FetchedProjection
 from perago.transfer.inventory import Digest, RemoteObject, Source
 from support import cached
@@ -50,14 +51,21 @@ def opened(folder: Path, limit: int | None = LIMIT, **options: Any) -> ObjectCac
     return made
 
 
-def entries(cache: ObjectCache) -> list[Path]:
-    return sorted(path for path in (cache.folder / "objects").rglob("*") if not path.is_dir())
+def files_of(cache: ObjectCache) -> list[Path]:
+    """The files with entries, which are two levels below the folder."""
+    return sorted(path for path in cache.folder.glob("*/*/*") if path.parts[-3] != "aliases")
 
 
-def the_entry(cache: ObjectCache, content: bytes) -> Path:
+def file_of(cache: ObjectCache, content: bytes) -> Path:
+    """The file that has an entry: a pack, or a file of its own."""
     remote = remote_of(content)
-    (path,) = cache.folder.rglob(f"{remote.size}-{remote.checksum}")
-    return path
+    found = cache.find(REPOSITORY, remote)
+    cache.end_batch()
+    if isinstance(found, PackedObject):
+        return cache.folder / PACKS / found.pack.name[:2] / found.pack.name
+    assert isinstance(found, CachedObject)
+    os.close(found.descriptor)
+    return Path(found.path)
 
 
 class Place:
@@ -157,14 +165,15 @@ def test_a_download_that_failed_is_not_counted_with_the_next_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.fetch("first")
-    the_entry(place.cache, b"two").unlink()
+    file_of(place.cache, b"two").unlink()
     with monkeypatch.context() as broken:
         broken.setattr(place, "read", lambda *_: iter([memoryview(b"no")]))
         with pytest.raises(BackendUnavailableError):
             place.fetch("failed")
     _, fetched = place.fetch("second")
-    assert fetched.counts()["cache_hits"] == 2
-    assert fetched.counts()["cache_misses"] == 1
+    # The pack that was removed had both small files.
+    assert fetched.counts()["cache_hits"] == 1
+    assert fetched.counts()["cache_misses"] == 2
 
 
 def test_folders_and_files_are_this_users_alone(place: Place) -> None:
@@ -201,6 +210,10 @@ def longer(path: Path) -> None:
         file.write(b"more")
 
 
+def filled_with_noise(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
 def replaced_by_another(path: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
 
@@ -220,8 +233,9 @@ def replaced_by_a_folder(path: Path) -> None:
     path.mkdir()
 
 
+CONTENT_DAMAGES = [flipped, zeroed, cut, replaced_by_another]
 DAMAGES = [
-    *(flipped, zeroed, cut, longer, replaced_by_another),
+    *(*CONTENT_DAMAGES, longer),
     *(replaced_by_a_link, replaced_by_a_pipe, replaced_by_a_folder),
 ]
 
@@ -232,34 +246,51 @@ def test_a_damaged_entry_never_reaches_a_workspace(
     place: Place, damage: Callable[[Path], None], content: bytes
 ) -> None:
     place.fetch("first")
-    path = the_entry(place.cache, content)
+    path = file_of(place.cache, content)
     damage(path)
     data, fetched = place.fetch("second")
     assert contents(data) == FILES
-    assert fetched.counts()["cache_misses"] == 1
-    if damage in (flipped, zeroed, cut, longer, replaced_by_another):
-        # What was wrong is gone, and the download has taken its place.
-        assert path.read_bytes() == content
+    if (damage, content) != (longer, SMALL):  # what follows the contents of a pack is not read
+        assert fetched.counts()["cache_misses"] >= 1
+    if damage in CONTENT_DAMAGES or content == SMALL:
+        # What was wrong is not found again, and the download has taken its place.
         place.fetch("third")
         assert place.keys == ["empty"]
 
 
-def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
-    place: Place, tmp_path: Path, cache: ObjectCache
+@pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink, filled_with_noise])
+def test_a_damaged_index_leads_to_nothing_wrong(
+    place: Place, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with start(cache, "half") as writer:
+    place.fetch("first")
+    damage(place.cache.folder / "index")
+    for name in ("second", "third"):
+        data, _ = place.fetch(name)
+        assert contents(data) == FILES
+    place.cache.clear()
+    # The disk seemed to fail.
+    monkeypatch.setattr(place.cache, "_rests_until", 1.0)
+    if damage is not replaced_by_a_folder:
+        place.fetch("fourth")
+        place.fetch("fifth")
+        assert place.keys == ["empty"]
+
+
+@pytest.mark.parametrize("number", [1, 7], ids=["small", "large"])
+def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
+    place: Place, cache: ObjectCache, number: int
+) -> None:
+    with start(cache, "half", number) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "half\n"
         writer.kill()
-    path = the_entry(cache, SMALL)
-    assert 0 < path.stat().st_size < len(SMALL)
+    (left,) = files_of(cache)
+    assert left.stat().st_size > 0
+    assert take(cache, remote_of(content_of(number))) is None
     data, _ = place.fetch("first")
     assert contents(data) == FILES
-    # It may be another process that is just writing: only an old one is removed.
-    assert path.stat().st_size < len(SMALL)
-    os.utime(path, (1, 1))
     place.fetch("second")
-    assert path.read_bytes() == SMALL
+    assert place.keys == ["empty"]
 
 
 def test_a_large_entry_is_counted_while_it_is_written_and_seen_when_it_is_whole(
@@ -299,22 +330,23 @@ def test_processes_that_add_take_and_evict_at_once_get_the_right_contents(
     assert sum(map(int, hits)) > 20
     # Each process may have counted a 64th that another one, which evicted, did not see.
     assert 0 < cache.space.status().size <= limit + 3 * limit // 64
-    for path in entries(cache):
-        content = path.read_bytes()
-        remote = remote_of(content)
-        assert path.name == f"{remote.size}-{remote.checksum}"
+    contents = [content_of(number) for number in range(30)]
+    taken = [take(cache, remote_of(content)) for content in contents]
+    assert any(taken)
+    assert all(one in (None, content) for one, content in zip(taken, contents, strict=True))
 
 
 def test_an_entry_that_is_evicted_while_it_is_read_stays_readable(cache: ObjectCache) -> None:
     remotes = [put(cache, content) for content in (SMALL, LARGE)]
     found = [cache.find(REPOSITORY, remote) for remote in remotes]
-    assert cache.space.clear().files == 2
+    assert cache.clear().files == 2
     for entry, content in zip(found, (SMALL, LARGE), strict=True):
         assert entry is not None
         target = cache.folder / "copy"
         with target.open("w+b") as file:
             assert entry.copy_to(file.fileno())
         assert target.read_bytes() == content
+    cache.end_batch()
     assert take(cache, remotes[0]) is None
 
 
@@ -323,14 +355,15 @@ def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
 ) -> None:
     written: list[int] = []
 
-    def full(descriptor: int, piece: memoryview) -> int:
+    def full(descriptor: int, piece: memoryview, *_: int) -> int:
         written.append(os.write(descriptor, piece[:100]))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache_module, "write_all", full)
+    monkeypatch.setattr(cache_packs, "write_at", full)
     data, _ = place.fetch("first")
     assert contents(data) == FILES
-    assert entries(place.cache) == []
+    assert files_of(place.cache) == []
     assert caplog.text.count("No space left") == 1
     # Nothing more is tried for a while.
     tried = len(written)
@@ -338,7 +371,7 @@ def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
     assert 1 <= len(written) == tried <= 3
 
 
-def test_a_workspace_without_room_is_the_attempts_failure_and_keeps_the_entry(
+def test_a_workspace_without_room_is_the_attempts_failure_and_keeps_file_of(
     cache: ObjectCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = put(cache, LARGE)
@@ -359,7 +392,7 @@ def test_what_was_not_used_for_the_longest_time_goes_first(tmp_path: Path) -> No
     remotes = []
     for number in range(20):
         remotes.append(put(cache, bytes([number]) * 4096))
-        os.utime(the_entry(cache, bytes([number]) * 4096), (number, number))
+        os.utime(file_of(cache, bytes([number]) * 4096), (number, number))
     # The oldest one is used, which makes it the newest.
     assert take(cache, remotes[0]) is not None
     for number in range(20, 45):
@@ -377,7 +410,7 @@ def test_what_is_too_large_for_the_limit_pushes_nothing_out(tmp_path: Path) -> N
     cache = opened(tmp_path / "cache", 4_000_000)
     remote = put(cache, SMALL)
     put(cache, LARGE)
-    assert len(entries(cache)) == 1
+    assert len(files_of(cache)) == 1
     assert take(cache, remote) == SMALL
 
 
@@ -388,7 +421,7 @@ def test_with_little_free_space_the_cache_gives_its_own(
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(100, 90, 1 << 20))
     cache = opened(tmp_path / "cache", min_free=1 << 30)
     put(cache, content_of(4))
-    assert entries(cache) == []
+    assert files_of(cache) == []
     assert [take(cache, remote) for remote in remotes] == [None] * 3
     assert cache.take_counts()["cache_evictions"] == 3
 
@@ -401,7 +434,7 @@ def test_a_damaged_number_of_used_bytes_is_counted_anew(
     (cache.folder / "usage").write_text(damage)
     again = opened(cache.folder)
     put(again, content_of(2))
-    assert len(entries(again)) == 2
+    assert len(files_of(again)) == 2
     assert int((cache.folder / "usage").read_text()) < LIMIT
 
 
@@ -507,7 +540,7 @@ def test_content_that_does_not_arrive_as_it_is_stored_fails_the_download(
     monkeypatch.setattr(place, "read", read)
     with pytest.raises(BackendUnavailableError, match="did not arrive as it is stored"):
         place.fetch("first")
-    assert entries(place.cache) == []
+    assert files_of(place.cache) == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 35])

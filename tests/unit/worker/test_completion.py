@@ -41,6 +41,7 @@ class Concluded:
     events: list[PhaseEvent] = field(default_factory=list)
     output: str = ""
     started: float = 0.0
+    was_renewed: bool = True
 
 
 def with_budget(seconds: float | None) -> TaskDefinition:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from perago.errors import NotFoundError
+from perago.protocol.ports import Delivery
 from perago.testing import TaskSettings
 from perago.worker import slot as slot_module
 from support.memory_worker import MemoryWorker, prepare_environment
@@ -209,13 +210,13 @@ def test_an_executor_that_dies_while_idle_costs_no_attempt(own: MemoryWorker) ->
 def test_a_task_whose_definition_has_another_name_runs_as_the_polled_type(
     shared: MemoryWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = shared.conductor.poll
+    real = shared.conductor.poll_batch
 
-    def poll(*given: Any, **options: Any) -> Any:
-        delivery = real(*given, **options)
-        return delivery and replace(delivery, task_type="a definition of another name")
+    def poll_batch(*given: Any, **options: Any) -> list[Delivery]:
+        named = "a definition of another name"
+        return [replace(delivery, task_type=named) for delivery in real(*given, **options)]
 
-    monkeypatch.setattr(shared.conductor, "poll", poll)
+    monkeypatch.setattr(shared.conductor, "poll_batch", poll_batch)
     assert shared.run("", value=1).status == "COMPLETED"
 
 

@@ -25,7 +25,7 @@ class Queues:
 
     def __init__(self, **waiting: int) -> None:
         self.waiting = {name: deque(range(count)) for name, count in waiting.items()}
-        self.polls: list[tuple[str, int]] = []
+        self.polls: list[tuple[str, int, int]] = []
         self.looks = 0
         self.back: list[Delivery] = []
         self.failures = 0
@@ -34,17 +34,18 @@ class Queues:
         self.silent = False
         self.pause = threading.Event()
 
-    def poll(self, task: str, *, wait_ms: int) -> Delivery | None:
-        self.polls.append((task, wait_ms))
+    def poll(self, task: str, count: int, *, wait_ms: int) -> list[Delivery]:
+        self.polls.append((task, count, wait_ms))
         if self.error is not None:
             raise self.error
         if self.waiting.get(task):
-            number = self.waiting[task].popleft()
-            claim = Claim(Attempt("w", f"{task}-{number}", 0, "step"), "token")
-            return Delivery(claim, task, {}, 60.0)
+            waiting = self.waiting[task]
+            numbers = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+            attempts = [Attempt("w", f"{task}-{number}", 0, "step") for number in numbers]
+            return [Delivery(Claim(attempt, "token"), task, {}, 60.0) for attempt in attempts]
         if wait_ms:
             self.pause.wait(0.01)
-        return None
+        return []
 
     def find_waiting(self, tasks: Sequence[str]) -> list[str]:
         self.looks += 1
@@ -91,6 +92,30 @@ def test_nothing_is_claimed_without_a_slot_that_waits() -> None:
         assert len(queues.waiting["a"]) == 2
 
 
+def test_as_many_are_claimed_at_once_as_slots_wait() -> None:
+    queues, stops = Queues(a=9), StopSignals()
+    with polling(queues, stops) as poller:
+        taken = [take(poller, stops)]
+        places = [Place() for _ in range(4)]
+        for place in places:
+            poller._idle.put(place)
+        taken += [found.task_type for place in places if (found := place.take(stops.draining))]
+    assert taken == ["a"] * 5
+    # The first is waited for alone. How many of the four were idle by the next poll is chance.
+    assert queues.polls[0] == ("a", 1, poller_module._POLL_MS)
+    counts = [count for _, count, wait_ms in queues.polls[1:] if not wait_ms]
+    assert sum(counts) == 4
+    assert len(queues.waiting["a"]) == 4
+
+
+def test_a_queue_that_may_hold_more_is_asked_without_waiting_and_an_empty_one_for_one() -> None:
+    queues, stops = Queues(a=3), StopSignals()
+    poller = Poller(queues, ["a"], stops)
+    assert [len(poller._claim(2)) for _ in range(4)] == [1, 2, 0, 0]
+    waits = [("a", 1, poller_module._POLL_MS)]
+    assert queues.polls == [*waits, ("a", 2, 0), ("a", 2, 0), *waits, *waits]
+
+
 def test_busy_queues_take_turns() -> None:
     queues, stops = Queues(a=4, b=4, c=0), StopSignals()
     with polling(queues, stops) as poller:
@@ -115,7 +140,7 @@ def test_an_idle_worker_looks_at_all_queues_with_one_request() -> None:
     with polling(queues, stops) as poller:
         poller.offer(Place())
         until(lambda: len(queues.polls) >= 5, "some polls")
-    assert all(wait_ms == poller_module._POLL_MS for _, wait_ms in queues.polls)
+    assert all(poll[1:] == (1, poller_module._POLL_MS) for poll in queues.polls)
     assert queues.looks <= len(queues.polls)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from perago.errors import (
@@ -15,6 +17,7 @@ from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed, failure_of
 from perago.protocol.ports import Delivery
 from perago.testing import Faults, InMemoryConductor, ManualClock, TaskSettings, fails, reply_lost
+from perago.testing.faults import Fault
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import Reported, hand_back, report, task_log
 from support.waiting import until
@@ -58,6 +61,62 @@ def test_a_post_whose_reply_was_lost_is_not_made_again(conductor: InMemoryConduc
     conductor.faults.inject("attempts.complete", reply_lost)
     assert report(conductor, claim, FAILED, [], seconds=5) is Reported.POSTED
     assert conductor.faults.calls.count("attempts.complete") == 1
+
+
+def calls_of(conductor: InMemoryConductor) -> list[str]:
+    return [call.removeprefix("attempts.") for call in conductor.faults.calls]
+
+
+def test_a_claim_that_was_just_made_is_not_read_again(conductor: InMemoryConductor) -> None:
+    read_at = time.monotonic()
+    claim = poll(conductor).claim
+    posted = report(conductor, claim, DONE, [], seconds=5, read_at=read_at, read_back=False)
+    assert posted is Reported.POSTED
+    assert calls_of(conductor) == ["poll", "complete"]
+
+
+def test_a_claim_that_was_made_some_time_ago_is_read_again(conductor: InMemoryConductor) -> None:
+    old = poll(conductor, "old").claim
+    conductor.requeue("task")
+    poll(conductor, "new")
+    read_at = time.monotonic() - 0.25
+    posted = report(conductor, old, FAILED, [], seconds=5, read_at=read_at, read_back=False)
+    assert posted is Reported.STALE
+    assert "complete" not in calls_of(conductor)
+
+
+@pytest.mark.parametrize("fault", [reply_lost, fails(BackendUnavailableError("down"))])
+def test_only_the_first_try_goes_without_a_reading(
+    conductor: InMemoryConductor, fault: Fault
+) -> None:
+    """After it, Conductor may have taken the post, and made something new of the task."""
+    claim = poll(conductor).claim
+    conductor.faults.inject("attempts.complete", fault)
+    now = time.monotonic()
+    posted = report(conductor, claim, DONE, [], seconds=5, read_at=now, read_back=False)
+    assert posted is Reported.POSTED
+    assert calls_of(conductor)[:3] == ["poll", "complete", "read"]
+
+
+def test_a_post_that_a_late_renewal_overwrote_is_made_again(conductor: InMemoryConductor) -> None:
+    claim = poll(conductor).claim
+    conductor.faults.inject("attempts.complete", lambda _: None)
+    assert report(conductor, claim, DONE, [], seconds=5) is Reported.POSTED
+    assert calls_of(conductor).count("complete") == 2
+    assert conductor.read(claim.attempt.task_id).status == "COMPLETED"
+
+
+def test_a_heartbeat_says_whether_a_renewal_was_sent(conductor: InMemoryConductor) -> None:
+    claim = poll(conductor).claim
+    with Heartbeat(conductor, claim, 60.0) as heartbeat:
+        heartbeat.begin()
+        heartbeat.begin()
+    assert not heartbeat.has_renewed
+    conductor.faults.inject("attempts.renew", fails(BackendUnavailableError("no answer")))
+    with Heartbeat(conductor, claim, 0.01) as heartbeat:
+        heartbeat.begin()
+        until(lambda: heartbeat.has_renewed, "a renewal")
+    assert heartbeat.has_renewed
 
 
 def test_a_short_outage_is_waited_out(conductor: InMemoryConductor) -> None:
@@ -114,6 +173,7 @@ def test_a_heartbeat_sees_that_its_task_is_gone_and_survives_any_other_surprise(
     conductor.faults.inject("attempts.read", fails(error or AttributeError("no such field")))
     lost: list[bool] = []
     with Heartbeat(conductor, claim, 0.01, on_loss=lambda: lost.append(True)) as heartbeat:
+        heartbeat.begin()
         if error is not None:
             until(lambda: heartbeat.is_lost, "the loss to be noticed")
         else:

@@ -38,6 +38,11 @@ def body(params: Empty) -> Empty:
 @dataclass
 class LeaseState:
     is_lost: bool = False
+    has_renewed: bool = False
+    begun: bool = False
+
+    def begin(self) -> None:
+        self.begun = True
 
 
 @pytest.fixture
@@ -53,6 +58,18 @@ def watched(clock: Clock) -> RunningAttempt:
     assert definition is not None
     attempt = Attempt("workflow", "task", 0, "step")
     return RunningAttempt(Execution(Claim(attempt, "token"), "execution"), definition, LeaseState())
+
+
+def test_the_lease_of_an_attempt_is_kept_unless_it_has_only_just_started(
+    watched: RunningAttempt, clock: Clock
+) -> None:
+    lease = LeaseState()
+    watched.heartbeat = lease
+    watched.keep_lease()
+    assert not lease.begun
+    clock.now += 0.2
+    watched.keep_lease()
+    assert lease.begun
 
 
 def enter(watched: RunningAttempt, phase: str) -> None:
