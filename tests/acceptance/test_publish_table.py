@@ -92,14 +92,14 @@ def test_replacing_the_same_commit_twice_is_fine(world: RealWorld) -> None:
 def test_a_target_two_commits_on_is_fenced(world: RealWorld, body: Body) -> None:
     world.commit("main", {"data/a.txt": "one"})
     world.commit("main", {"data/a.txt": "two"})
-    fail_fenced(world, body, "neither the input")
+    fail_fenced(world, body, "neither at the input")
 
 
 @BODIES
 def test_a_target_on_another_history_is_fenced(world: RealWorld, body: Body) -> None:
     first = world.history()[-1]
     world.move(first)
-    fail_fenced(world, body, "neither the input")
+    fail_fenced(world, body, "neither at the input")
 
 
 @BODIES

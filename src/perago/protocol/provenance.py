@@ -33,11 +33,11 @@ def assert_replaceable(head: Commit, attempt: Attempt, replacement: Replacement)
 
 
 def explain_moved(head: Commit, workspace: WorkspaceInput, attempt: Attempt) -> PublishFenceError:
-    """Build the error for a branch that is more than one commit past the input."""
+    """Build the error for a branch that is more than one commit past the input, or elsewhere."""
     record = read_record(head)
     return PublishFenceError(
-        f"target branch {workspace.branch!r} has moved on from the input {workspace.ref}: "
-        f"{_refusal(head, record, attempt)}",
+        f"target branch {workspace.branch!r} is neither at the input {workspace.ref} nor one "
+        f"commit past it: {_refusal(head, record, attempt)}",
         hint=_hint(record, attempt),
     )
 

@@ -103,7 +103,7 @@ def test_over_an_abandoned_publication_no_change_returns_to_the_input(
 def test_a_target_two_commits_on_is_fenced(world: RealSparkWorld, body: SparkBody) -> None:
     world.commit("main", {"data/one.txt": "1"})
     world.commit("main", {"data/two.txt": "2"})
-    assert "neither the input" in fail(world, body, "PublishFenceError").reason
+    assert "neither at the input" in fail(world, body, "PublishFenceError").reason
 
 
 @ALSO_ON_A_CLUSTER

@@ -74,8 +74,8 @@ def test_a_ref_that_is_stale_by_several_commits(world: InMemoryWorld) -> None:
     world.commit({"data/b": b"2"})
     head = world.commit({"data/b": b"3"}).id
     assert reason(world) == (
-        f"PublishFenceError: target branch 'main' has moved on from the input {world.ref}: HEAD "
-        f"{head} is a commit by 'admin', 'a commit', made at 2026-01-01T00:00:00+00:00, not by "
+        f"PublishFenceError: target branch 'main' is neither at the input {world.ref} nor one "
+        f"commit past it: HEAD {head} is a commit by 'admin', 'a commit', made at 2026-01-01T00:00:00+00:00, not by "
         "this task: start a new workflow from HEAD [PRG-502] Try: Start a new workflow from the "
         "branch's current HEAD."
     )
@@ -95,7 +95,11 @@ def test_a_step_that_is_wired_to_the_wrong_workspace(world: InMemoryWorld, befor
     delivery = world.deliver(reference_name="report")
     names = ["clean", "total"][:before]
     head = [publish(world, delivery, name) for name in names][-1]
-    moved = f"target branch 'main' has moved on from the input {world.ref}: " if before > 1 else ""
+    moved = (
+        f"target branch 'main' is neither at the input {world.ref} nor one commit past it: "
+        if before > 1
+        else ""
+    )
     assert reason(world, delivery=delivery) == (
         f"PublishFenceError: {moved}HEAD {head} was published by step {names[-1]!r} of workflow "
         f"{delivery.claim.attempt.workflow_instance_id}, which completed: give this step "
