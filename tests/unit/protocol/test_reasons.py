@@ -75,9 +75,9 @@ def test_a_ref_that_is_stale_by_several_commits(world: InMemoryWorld) -> None:
     head = world.commit({"data/b": b"3"}).id
     assert reason(world) == (
         f"PublishFenceError: target branch 'main' is neither at the input {world.ref} nor one "
-        f"commit past it: HEAD {head} is a commit by 'admin', 'a commit', made at 2026-01-01T00:00:00+00:00, not by "
-        "this task: start a new workflow from HEAD [PRG-502] Try: Start a new workflow from the "
-        "branch's current HEAD."
+        f"commit past it: HEAD {head} is a commit by 'admin', 'a commit', made at "
+        "2026-01-01T00:00:00+00:00, not by this task: start a new workflow from HEAD [PRG-502] "
+        "Try: Start a new workflow from the branch's current HEAD."
     )
 
 
