@@ -18,8 +18,7 @@ import pytest
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
-# A whole stack of its own: beside the shared one it takes minutes to start.
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.alone]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

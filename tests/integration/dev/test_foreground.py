@@ -12,7 +12,7 @@ from perago.servers.process import wait_gone
 from support.dev_commands import DevCommands, Foreground
 from support.waiting import until
 
-pytestmark = [pytest.mark.servers, pytest.mark.alone]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 
 def _await_launched(perago: DevCommands) -> None:

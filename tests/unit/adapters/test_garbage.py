@@ -10,8 +10,11 @@ import pytest
 from tenacity import wait_none
 
 from perago import retry
+from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, LostReplyError
 from perago.lakefs import control
+from perago.lakefs.control import LakeFSControl
+from perago.lakefs.objects import LakeFSObjects
 from support.adapter_calls import ADAPTERS, Call, Patience
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer
 
@@ -33,8 +36,23 @@ def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
     assert {name for name in methods if not name.startswith("_")} - {"close"} == tried
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.__name__)
+# One for each client below them: what never ends is ended there.
+_CLIENTS = (LakeFSControl, LakeFSObjects, ConductorAttempts)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "kind"),
+    [
+        pytest.param(
+            adapter,
+            kind,
+            id=f"{adapter.__name__}-{kind}",
+            marks=pytest.mark.slow if kind in ENDLESS and adapter not in _CLIENTS else (),
+        )
+        for adapter in ADAPTERS
+        for kind in GARBAGE
+    ],
+)
 def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
     monkeypatch: pytest.MonkeyPatch, adapter: type, kind: str
 ) -> None:
