@@ -311,7 +311,12 @@ class TestTransaction:
         assert_stopped(process, world, signal.SIGTERM)
 
     @pytest.mark.parametrize(
-        "request_line", [r"GET \S+/data/a\.txt", r"PUT \S+perago-staging", r"POST \S+/commits"]
+        "request_line",
+        [
+            r"PUT \S+perago-staging",
+            pytest.param(r"GET \S+/data/a\.txt", marks=pytest.mark.slow),
+            pytest.param(r"POST \S+/commits", marks=pytest.mark.slow),
+        ],
     )
     def test_ctrl_c_in_a_request_leaves_no_branch_and_no_folder(
         self, world: RealWorld, start: Start, gate: Gate, request_line: str

@@ -19,6 +19,9 @@ TOGETHER = {
     # One Connect server of a worker, and one of a test module.
     "runtime": r"spark/test_runtime\.py",
     "private CA": r"spark/test_private_ca\.py",
+    # One site, and one wheel, for all tests of them.
+    "site": r"unit/test_docs\.py::test_.*(site|search)",
+    "wheel": r"unit/test_package\.py",
     # One cluster of a master and two workers.
     "cluster": r"test_cluster|::test_a_cluster_|[\[-]cluster\]",
 }

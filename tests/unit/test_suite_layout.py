@@ -59,6 +59,13 @@ def test_no_helper_is_a_test() -> None:
     assert [path for path in SUPPORT.rglob("*.py") if path.name.startswith("test_")] == []
 
 
+def test_tests_that_must_be_alone_are_where_make_looks_for_them() -> None:
+    mark = "pytest.mark." + "alone"
+    marked = {path.parts[0] for path in MODULES if mark in (TESTS / path).read_text("utf-8")}
+    assert marked == {"integration"}
+    assert "ALONE := tests/integration\n" in (TESTS.parent / "Makefile").read_text("utf-8")
+
+
 def test_every_group_of_tests_that_stay_together_has_some() -> None:
     ids = [
         f"tests/{module}::{node.name}"

@@ -104,6 +104,7 @@ def open_session(
         with suppress(Exception):  # the reason why it could not be opened says more
             close_session(session)
         raise
+    _make_active(session)
     return session
 
 
@@ -150,8 +151,28 @@ def end_session(session: Any) -> None:
 
 
 def forget(session: Any) -> None:
-    """Make the client's close, which garbage collection calls, do nothing."""
+    """Let go of a session that is over.
+
+    The client's close, which garbage collection calls, does nothing then, and pyspark does not
+    give the session to whoever asks for the active one.
+    """
+    from pyspark.sql.connect.session import SparkSession
+
     session.client.close = _nothing
+    if SparkSession._default_session is session:
+        SparkSession._default_session = None
+    if getattr(SparkSession._active_session, "session", None) is session:
+        SparkSession._active_session.session = None
+
+
+def _make_active(session: Any) -> None:
+    """Make a session the one that ``SparkSession.active()`` and ``getOrCreate()`` give a body.
+
+    pyspark does so only if there was none before.
+    """
+    from pyspark.sql.connect.session import SparkSession
+
+    SparkSession._default_session = SparkSession._active_session.session = session
 
 
 def _nothing() -> None:

@@ -132,9 +132,7 @@ def test_a_second_up_shows_the_same_stack(details: Any, perago: DevCommands) -> 
     assert perago.recorded() == before
 
 
-def test_down_leaves_no_process_and_up_finds_the_data_again(
-    details: Any, perago: DevCommands
-) -> None:
+def test_down_leaves_no_process(details: Any, perago: DevCommands) -> None:
     processes = _processes(perago)
     identities = perago.recorded()
     assert perago.run("down").returncode == 0
@@ -142,6 +140,10 @@ def test_down_leaves_no_process_and_up_finds_the_data_again(
     assert not [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert perago.recorded() == {}
 
+
+@pytest.mark.slow
+def test_up_finds_the_data_again(details: Any, perago: DevCommands) -> None:
+    perago.run("down")
     again = perago.json("up", "--detach", "--no-spark")
     assert again == {**details, "spark": None}
     names = [found["id"] for found in client.lakefs(again, "GET", "/repositories")["results"]]

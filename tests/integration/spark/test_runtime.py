@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
+from pyspark.sql.connect.session import SparkSession
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
@@ -183,6 +184,8 @@ def session_on(runtime: ManagedRuntime, pool: str = "") -> Iterator[Any]:
 
 def test_what_a_session_cached_is_freed_with_it(runtime: ManagedRuntime) -> None:
     with session_on(runtime) as first:
+        # What a body gets that asks pyspark for the session, not its workspace.
+        assert SparkSession.active() is first
         first.range(5000).cache().count()
         first.range(7000).createOrReplaceTempView("seven")
         first.sql("CACHE TABLE seven")
@@ -254,6 +257,7 @@ def test_a_function_of_another_version_of_python_is_refused_clearly(
     assert str(caught.value) == wanted
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_started_again(runtime: ManagedRuntime) -> None:
     first = runtime.remote(never)
     assert first is not None

@@ -14,7 +14,13 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, id="SIGTERM"),
+        pytest.param(signal.SIGINT, id="Ctrl-C", marks=slow),
+    ],
+)
 def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Signals) -> None:
     """No slot, thread or executor keeps an idle worker from ending."""
     worker = site.start(slots=2)
@@ -72,7 +78,7 @@ def test_sigterm_to_every_process_of_a_worker_drains_it(site: WorkerSite) -> Non
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("how", ["second signal", "grace over"])
+@pytest.mark.parametrize("how", ["second signal", pytest.param("grace over", marks=slow)])
 def test_a_stop_hands_running_bodies_back_without_burning_a_retry(
     site: WorkerSite, how: str
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from perago.errors import SparkServerDiedError
 from perago.spark.executions import ConnectExecution
@@ -87,6 +89,22 @@ def test_a_host_that_cannot_be_found_is_left_to_the_client() -> None:
     session = _connect("sc://no-such-host.invalid:15002", EXECUTION)
     assert not is_gone(session)
     forget(session)
+
+
+def test_a_session_that_is_over_is_not_the_active_one(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyspark asks the active session for settings when a column is named."""
+    monkeypatch.setattr(SparkSession, "_active_session", threading.local())
+    monkeypatch.setattr(SparkSession, "_default_session", None)
+    session = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
+    assert SparkSession.getActiveSession() is session
+    end_session(session)
+    assert SparkSession.getActiveSession() is None
+    later = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
+    assert SparkSession.getActiveSession() is later
+    assert SparkSession.active() is later
+    forget(later)
 
 
 def test_the_operations_of_a_server_that_is_gone_are_not_waited_for(port: int) -> None:
