@@ -168,6 +168,7 @@ class DashboardWorld:
                     PhaseView(phase="pre_guardrails", seconds=0.1),
                 ),
                 progress="progress: 12 of 40",
+                spark_ui="http://127.0.0.1:4040",
             )
         )
         return view

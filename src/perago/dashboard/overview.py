@@ -51,6 +51,7 @@ class RunningRow:
     seconds: float
     lease_left: float | None
     lease_seconds: float
+    spark_ui: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class OverviewReader:
                 seconds=running.seconds if running else _since(task.started, now),
                 lease_left=max((ends - now).total_seconds(), 0.0) if ends else None,
                 lease_seconds=task.response_timeout_seconds,
+                spark_ui=running.spark_ui if running else None,
             )
         # What the worker knows and the search does not find yet.
         for running in phases.values():
@@ -164,6 +166,7 @@ class OverviewReader:
                 running.seconds,
                 None,
                 0.0,
+                running.spark_ui,
             )
 
 

@@ -34,6 +34,8 @@ class RunningView(_View):
     phases: tuple[PhaseView, ...] = ()
     # What the body told last with ``progress(done, total)``.
     progress: str | None = None
+    # Where Spark shows its jobs, if a worker serves that. A page links to it.
+    spark_ui: str | None = Field(default=None, pattern=r"\Ahttps?://[\w.:/\[\]-]+\Z")
 
 
 RUNNING = TypeAdapter(list[RunningView])

@@ -55,6 +55,11 @@ class SparkRuntime(Protocol):
         """
         ...
 
+    @property
+    def ui(self) -> str | None:
+        """The address of its web pages, while it runs and serves them."""
+        ...
+
     def leave(self, user: str) -> None:
         """Say that an execution does not use the server any more."""
         ...
@@ -91,6 +96,11 @@ class ExternalRuntime:
     def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         return self._remote
 
+    @property
+    def ui(self) -> str | None:
+        """None: where it is, and for whom, is its operator's business."""
+        return None
+
     def leave(self, user: str) -> None:
         """Do nothing: whether it is idle is its operator's business."""
 
@@ -120,6 +130,7 @@ class ManagedRuntime:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._remote: str | None = None
+        self._ui: str | None = None
         self._failures = 0
         self._failure: PeragoError | None = None
         # Who uses the server or waits for it, and since when there has been nobody.
@@ -148,6 +159,10 @@ class ManagedRuntime:
                 self._changed.wait(_TICK_SECONDS)
             self._holders.add(user)
             return self._remote
+
+    @property
+    def ui(self) -> str | None:
+        return self._ui if self._remote is not None else None
 
     def leave(self, user: str) -> None:
         with self._changed:
@@ -259,7 +274,7 @@ class ManagedRuntime:
             if self._closing.wait(_TICK_SECONDS):
                 return
         with self._changed:
-            self._remote = server.remote
+            self._remote, self._ui = server.remote, server.ui
             # Who asked for it may have given up meanwhile.
             self._idle_since = time.monotonic()
             self._changed.notify_all()

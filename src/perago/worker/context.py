@@ -182,6 +182,11 @@ class WorkerContext:
         """Why the server is gone that an attempt uses, as soon as this worker knows."""
         return self.spark.death(execution_id, seconds) if self.spark is not None else None
 
+    @property
+    def spark_ui(self) -> str | None:
+        """Where Spark shows its jobs, if this worker's Spark serves that."""
+        return self.spark.ui if self.spark is not None else None
+
     def leave_spark(self, execution_id: str) -> None:
         """An attempt that used Spark is over."""
         if self.spark is not None:

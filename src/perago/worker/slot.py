@@ -244,6 +244,7 @@ class Slot:
             )
         except BackendError as error:
             return SparkAddress(number=number, why=str(error), hint=error.hint)
+        running.spark_ui = self._context.spark_ui
         why = "" if remote else "the worker gives it none"
         return SparkAddress(number=number, remote=remote, why=why)
 
@@ -329,6 +330,8 @@ class RunningAttempt:
     uses_spark: bool = False
     # Why the Spark server that it uses is gone; None while it is there.
     spark_death: Callable[[], SparkServerDiedError | None] = lambda: None
+    # Where Spark shows its jobs.
+    spark_ui: str | None = None
     # What it printed and logged, within bounds.
     output: str = ""
     started: float = field(default_factory=lambda: time.monotonic())
@@ -379,6 +382,7 @@ class RunningAttempt:
                 for event in ended
             ),
             progress=describe_progress(last) if last is not None else None,
+            spark_ui=self.spark_ui,
         )
 
     def decide(self, stops: StopSignals, number: int = 0) -> ProceedDecision:

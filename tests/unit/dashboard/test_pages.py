@@ -98,6 +98,7 @@ def test_a_busy_overview_shows_phase_age_lease_queue_and_outcomes(open_page: Ope
     assert '<span class="badge busy">body</span>' in text
     assert "12.5 s" in text
     assert "progress: 12 of 40" in text
+    assert '<a href="http://127.0.0.1:4040" rel="noopener">jobs on Spark</a>' in text
     assert "Lease left: 57.0 s of 1 min 0 s" in text
     assert "1 of 4 slots busy" in text
     assert "37 completed" in text
@@ -216,6 +217,7 @@ def test_a_running_attempt_shows_its_phase_progress_and_the_fences_it_passed(
     assert '<span class="badge good">passed</span>' in text
     assert "now in stage" in text
     assert "progress: 12 of 40" in text
+    assert '<a href="http://127.0.0.1:4040" rel="noopener">jobs on Spark</a>' in text
     assert "Running for" in text
 
 

@@ -54,6 +54,11 @@ def test_no_worker_is_an_error_that_says_what_to_do() -> None:
         answer("404 Not Found", b"try something else"),
         answer("200 OK", b"<html>a page</html>"),
         answer("200 OK", b'[{"task": 1}]'),
+        answer(
+            "200 OK",
+            b'[{"task": "t", "task_id": "1", "workflow_id": "w", "retry": 0, "slot": 0, '
+            b'"phase": "body", "seconds": 1, "spark_ui": "javascript:alert(1)"}]',
+        ),
     ],
 )
 def test_what_is_no_worker_is_refused(garbage: bytes) -> None:

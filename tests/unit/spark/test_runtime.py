@@ -38,7 +38,7 @@ class Server:
         self.remote = f"sc://localhost:{self.number}/;token={token}"
         self.startup_seconds = 5.0
         self.is_dead = self.is_stopped = False
-        self.ui: str | None = None
+        self.ui: str | None = f"http://127.0.0.1:{port}"
         self.log = data_dir / "spark.log"
         self.made.append(self)
 
@@ -138,10 +138,13 @@ def test_without_a_time_a_server_stays(made: list[Server]) -> None:
 def test_a_dead_server_is_started_again_for_whoever_uses_it(
     runtime: ManagedRuntime, made: list[Server]
 ) -> None:
+    assert runtime.ui is None
     first = runtime.remote(never, "one")
+    assert runtime.ui == made[0].ui
     made[0].is_dead = True
     until(lambda: runtime.remote(never, "one") != first, "another server", 5)
     assert made[0].is_stopped
+    assert runtime.ui == made[1].ui
 
 
 def test_a_start_that_fails_is_told_to_who_asked(
