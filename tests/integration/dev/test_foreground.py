@@ -19,6 +19,7 @@ def _await_launched(perago: DevCommands) -> None:
     until(lambda: len(perago.recorded()) == 2, "both servers to be started")
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_everything_and_removes_ephemeral_data(
     perago: DevCommands, foreground: Foreground
 ) -> None:

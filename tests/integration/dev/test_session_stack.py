@@ -19,6 +19,7 @@ def _details(stack: Stack) -> dict[str, Any]:
     return stack.endpoints.model_dump()
 
 
+@pytest.mark.slow
 def test_a_server_comes_back_on_its_port_with_its_data(stack: Stack) -> None:
     client.create_repository(_details(stack), "kept")
     before, pid = stack.endpoints, stack.pids["lakefs"]

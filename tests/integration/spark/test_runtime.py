@@ -216,6 +216,7 @@ def test_a_killed_client_s_cached_data_is_freed_when_nobody_else_uses_the_server
     lost.client.close()
 
 
+@pytest.mark.slow
 def test_a_short_job_does_not_wait_for_a_long_one(runtime: ManagedRuntime) -> None:
     def slow(batches: Any) -> Any:
         for batch in batches:

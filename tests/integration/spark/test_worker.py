@@ -190,6 +190,7 @@ def test_an_external_server_that_is_not_there_is_a_server_s_error(spark_site: Wo
     assert f"localhost:{port}: Connection refused" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_master_that_is_not_there_ends_the_worker_before_its_first_poll(
     spark_site: WorkerSite, tmp_path: Path
 ) -> None:

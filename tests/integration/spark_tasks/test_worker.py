@@ -21,6 +21,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_example_runs_in_a_worker(site: WorkerSite, world: RealSparkWorld) -> None:
     site.world, site.home, site.targets = world, EXAMPLES, ("daily_revenue",)
     world.put_table("main", "sales/orders/part-0.parquet", ORDERS)

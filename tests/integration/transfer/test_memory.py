@@ -13,7 +13,7 @@ import pytest
 from support import measured
 from support.lake_repository import LakeRepository
 
-pytestmark = [pytest.mark.servers, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 SMALL, LARGE = 40 << 20, 160 << 20
 # Buffers that an allocator keeps differ from run to run; a copy of the object would be 120 MB.
