@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 # How many processes share the tests: most of them wait for servers, so more than there are cores.
-WORKERS ?= 4
+WORKERS ?= 5
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help setup demo test test-all check bench soak load docs lock clean
