@@ -35,7 +35,7 @@ class RunningView(_View):
     # What the body told last with ``progress(done, total)``.
     progress: str | None = None
     # Where Spark shows its jobs, if a worker serves that. A page links to it.
-    spark_ui: str | None = Field(default=None, pattern=r"\Ahttps?://[\w.:/\[\]-]+\Z")
+    spark_ui: str | None = Field(default=None, pattern=r"^https?://[\w.:/\[\]-]+$")
 
 
 RUNNING = TypeAdapter(list[RunningView])
