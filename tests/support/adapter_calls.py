@@ -52,7 +52,7 @@ class Patience:
     """
 
     seconds = 10.0
-    of_endless = 1.0
+    of_endless = 3.0
 
 
 def lakefs(url: str) -> LakeFSConnection:
