@@ -18,8 +18,8 @@ from perago.lakefs.objects import LakeFSObjects
 from support.adapter_calls import ADAPTERS, Call, Patience
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer
 
-# Two or three tries of less than a second each, on a machine that is busy with other tests.
-_SECONDS = 20.0
+# Eight tries at most, of three seconds each, on a machine that is busy with other tests.
+_SECONDS = 40.0
 
 
 @pytest.fixture(autouse=True)
