@@ -7,7 +7,8 @@ import hashlib
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
-from perago.transfer.inventory import RemoteObject, listing_prefix, project
+from perago.protocol.names import listing_prefix
+from perago.transfer.inventory import RemoteObject, project
 from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64

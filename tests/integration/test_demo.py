@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from perago import dev
+from support.example_runs import run_example
 
 pytestmark = [
     *[pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(660)],
     *[pytest.mark.slow, pytest.mark.alone],
 ]
 
-DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 PHASES = {
     "ingest_events": ("download", "body", "stage", "publish"),
     "clean_events": ("pre_guardrails", "body", "diff", "post_guardrails", "publish"),
@@ -39,23 +34,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(place: Path) -> str:
     """What the demonstration printed; its temporary files are below ``place``."""
     (place / "tmp").mkdir()
-    source = str(Path(dev.__file__).parents[1])
-    process = subprocess.Popen(
-        [sys.executable, str(DEMO), "--rows", "5000", "--out", str(place / "out")],
-        env={**os.environ, **FOREIGN, "PYTHONPATH": source, "TMPDIR": str(place / "tmp")},
-        cwd=place,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, _ = process.communicate(timeout=600)
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    assert process.returncode == 0, out
-    return out
+    command = ["demo.py", "--rows", "5000", "--out", str(place / "out")]
+    return run_example(command, {**FOREIGN, "TMPDIR": str(place / "tmp")}, place, 600)
 
 
 def attempts(printed: str) -> list[tuple[str, int, str, str]]:

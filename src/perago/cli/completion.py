@@ -47,16 +47,11 @@ def words_of_bash() -> Iterator[None]:
 def complete_target(incomplete: str) -> list[str]:
     """Complete a module, or after a colon a task of it."""
     module, colon, _ = incomplete.partition(":")
-    return [f"{module}:{name}" for name in tasks_of(module)] if colon else modules()
+    return [f"{module}:{name}" for name in tasks_of(module)] if colon else complete_module()
 
 
 def complete_module() -> list[str]:
-    """Complete a module, where a command takes no single task."""
-    return modules()
-
-
-def modules() -> list[str]:
-    """Return the names of the modules below this folder that have tasks."""
+    """Complete a module: those below this folder that have tasks."""
     return sorted(".".join(file.with_suffix("").parts) for file in _files() if _tasks_in(file))
 
 

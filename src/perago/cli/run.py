@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perago.protocol.outcome import Outcome
     from perago.settings import Settings
     from perago.tasks.definition import TaskDefinition
-    from perago.wiring.ports import CountBytes
 
 # The phases in which objects move and no code of an author runs, which may print.
 _TRANSFERS = frozenset({"download", "stage"})
@@ -129,7 +128,7 @@ def _prepare(
     workspace: Path | None,
     repository: str | None,
     branch: str | None,
-) -> Callable[[EventSink, CountBytes], Outcome]:
+) -> Callable[[EventSink, Advance], Outcome]:
     """The run that the options ask for, still to be started."""
     from perago.operations.local_run import Transaction, run_alone, run_in_folder
 

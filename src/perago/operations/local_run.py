@@ -18,6 +18,7 @@ from perago.errors import (
     PreGuardrailViolation,
 )
 from perago.operations.locations import naming_what_is_there
+from perago.progress import Advance
 from perago.protocol.events import EventSink, Phases
 from perago.protocol.garbage import local_task_id
 from perago.protocol.identity import Attempt, Claim, Execution
@@ -47,7 +48,7 @@ from perago.transfer.scan import scan
 from perago.transfer.sweep import Fate, clear, sweep
 from perago.wiring.connections import lakefs_connection
 from perago.wiring.jobs import build_context, build_job
-from perago.wiring.ports import CountBytes, SparkAccess, build_policy, open_ports
+from perago.wiring.ports import SparkAccess, build_policy, open_ports
 from perago.wiring.spark import choose_spark
 
 # What Hadoop writes beside each file of a local folder.
@@ -260,7 +261,7 @@ class Transaction:
         params: dict[str, Any],
         events: EventSink,
         complain: Callable[[str], None],
-        count: CountBytes | None = None,
+        count: Advance | None = None,
     ) -> Outcome:
         """Run and publish, if the branch is still there by then; ``count`` is told the bytes moved.
 

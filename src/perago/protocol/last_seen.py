@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perago.errors import InputError, NotFoundError, UnsupportedOperationError
+from perago.protocol.names import listing_prefix
 from perago.protocol.ports import Change, Lake, Objects
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit, WorkspaceInput
@@ -60,7 +61,7 @@ class LastPublication:
         return sorted(merged, key=lambda change: change.key.encode())
 
     def _compare(self, base: str, commit: str) -> list[Change]:
-        start = f"{self.prefix}/" if self.prefix else ""
+        start = listing_prefix(self.prefix)
         return list(self.objects.changes(self.workspace.repository, base, commit, start))
 
     def _find(self) -> tuple[Commit, Record] | None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.protocol.names import ACTIONS_FOLDER, listing_prefix
 from perago.protocol.ports import Change
 
 _DELTA_LOG = "_delta_log"
@@ -80,7 +80,7 @@ class Boundary:
 
     @property
     def _start(self) -> str:
-        return f"{self.prefix}/" if self.prefix else ""
+        return listing_prefix(self.prefix)
 
     def _contains(self, key: str) -> bool:
         return key.startswith(self._start)

@@ -10,3 +10,8 @@ STAGING_PREFIX = "perago-staging-"
 REPLACED_PREFIX = "perago-replaced-"
 # Begins the name of the tag that keeps what a withdrawn execution had committed.
 WITHDRAWN_PREFIX = "perago-withdrawn-"
+
+
+def listing_prefix(prefix: str) -> str:
+    """Return the prefix of keys to list: with a slash, ``audio`` excludes ``audio-archive/``."""
+    return f"{prefix}/" if prefix else ""

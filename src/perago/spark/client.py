@@ -20,7 +20,7 @@ from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
 from perago.spark.labels import Label, Labelled
-from perago.spark.session import close_session, end_session, interrupt, open_session
+from perago.spark.session import end_session, interrupt, open_session
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class SparkClient:
             try:
                 self._labelled.append(Labelled(session, self._label, self._phase))
             except BaseException:
-                close_session(session)
+                end_session(session)
                 raise
         return session
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perago.errors import BackendUnavailableError, PeragoError, SparkServerDiedError
 from perago.protocol.identity import Execution
+from perago.protocol.names import listing_prefix
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached
@@ -20,7 +21,7 @@ from perago.spark.tables import StagedTables, StagingStore
 from perago.spark.watch import Watch
 from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.spark import SparkWorkspace
-from perago.transfer.inventory import listing_prefix, project, project_keys
+from perago.transfer.inventory import project, project_keys
 
 # An interrupted job ends when its driver-side thread notices; a commit in progress takes longest.
 _END_SECONDS = 60.0

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from perago.protocol.names import listing_prefix
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import Effect, WriteLedger
 from perago.tasks.output_tables import is_data
-from perago.transfer.inventory import ObjectStore, listing_prefix
+from perago.transfer.inventory import ObjectStore
 
 _MOST_DELETES = 1000
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.protocol.identity import Execution
+from perago.protocol.names import listing_prefix
 from perago.protocol.ports import Changes
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake
 from perago.testing.repository import StoredObject
-from perago.transfer.inventory import listing_prefix, project
+from perago.transfer.inventory import project
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.protocol.names import ACTIONS_FOLDER, listing_prefix
 from perago.transfer.subtrees import WHOLE, Subtree
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
@@ -187,11 +187,6 @@ def _relative(key: str, start: str) -> str | None:
     path = key[len(start) :]
     # An empty path is the marker of the prefix itself, whose folder always exists.
     return None if path in {"", ATTEMPT_MARKER} else path
-
-
-def listing_prefix(prefix: str) -> str:
-    """Return the prefix of keys to list: with a slash, ``audio`` excludes ``audio-archive/``."""
-    return f"{prefix}/" if prefix else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
+from perago.protocol.names import listing_prefix
 from perago.text import first_lines, quote_path
-from perago.transfer.inventory import Projection, ProjectionEntry, is_action, listing_prefix
+from perago.transfer.inventory import Projection, ProjectionEntry, is_action
 
 _MAX_SEGMENT_BYTES = 255
 _MAX_PATH_BYTES = 4095

@@ -15,6 +15,7 @@ from perago.errors import ConfigurationError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
+from perago.progress import Advance
 from perago.protocol.events import EventSink, PhaseEvent
 from perago.protocol.job import Policy, Ports, SparkPorts, StoragePorts
 from perago.protocol.ports import Attempts
@@ -29,7 +30,6 @@ from perago.transfer.inventory import ObjectStore
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.connections import lakefs_connection
 
-CountBytes = Callable[[int], None]
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +75,7 @@ def open_ports(
     policy: Policy | None = None,
     with_lakefs: bool = True,
     spark: SparkAccess | None = None,
-    count: CountBytes | None = None,
+    count: Advance | None = None,
 ) -> Iterator[Ports]:
     """Open everything outside that attempts touch, and close it at the end of the block.
 
@@ -97,7 +97,7 @@ def open_ports(
 
 @contextmanager
 def _open_storage(
-    settings: Settings, events: EventSink, spark: SparkAccess, count: CountBytes | None
+    settings: Settings, events: EventSink, spark: SparkAccess, count: Advance | None
 ) -> Iterator[StoragePorts]:
     lakefs = lakefs_connection(settings)
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,16 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from perago import dev
 from perago.connections import LakeFSConnection
 from perago.servers.spark import SMALL_JOBS, ConnectSettings
 from support.connect import DELTA, connect_server
+from support.example_runs import EXAMPLES, SOURCE, run_example
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).parents[3]
-EXAMPLES = ROOT / "examples"
-SOURCE = str(Path(dev.__file__).parents[1])
 # The others are in `make test-all` only.
 QUICK = {"incremental_load", "write_audit_publish"}
 NEEDS_DELTA = "customer_history"
@@ -37,7 +33,7 @@ def run_tests(name: str, remote: str, folder: Path) -> str:
     """Run the tests of an example; what pytest printed."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / name)],
-        cwd=ROOT,
+        cwd=EXAMPLES.parent,
         env={**os.environ, "PYTHONPATH": SOURCE, "SPARK_REMOTE": remote, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
@@ -71,21 +67,7 @@ def test_the_tests_of_the_example_with_delta_pass(delta_remote: str, tmp_path: P
 @pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_every_example_runs_by_one_command_on_real_servers(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, str(EXAMPLES / "run.py")],
-        env={**os.environ, "PYTHONPATH": SOURCE, "TMPDIR": str(tmp_path)},
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, _ = process.communicate(timeout=840)
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    assert process.returncode == 0, out
+    out = run_example(["run.py"], {"TMPDIR": str(tmp_path)}, tmp_path, 840)
     for name in NAMES:
         assert re.search(rf"^.*\b{name}\b", out, re.MULTILINE), out
     # Each of two days brought what was new on it.

@@ -54,7 +54,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Session]]:
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     done: list[object] = []
     monkeypatch.setattr(module, "end_session", done.append)
-    monkeypatch.setattr(module, "close_session", done.append)
     return done
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perago.transfer.inventory import listing_prefix, project
+from perago.protocol.names import listing_prefix
+from perago.transfer.inventory import project
 from support.trees import remote
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from perago.protocol.names import listing_prefix
 from perago.transfer.engines import Plan
-from perago.transfer.inventory import listing_prefix
 from perago.transfer.on_spark import functions
 from perago.transfer.on_spark.jobs import Jobs, table_of
 from perago.transfer.on_spark.subtrees import problems_in, scan_subtrees, write_subtrees
