@@ -81,7 +81,7 @@ soak: $(READY) ## Try every fault and crash, then a fleet of workers under fault
 	@rm -rf $(SOAK) && mkdir -p $(SOAK)
 	@failed=0; \
 	PERAGO_SIMULATION_SCHEDULES=50000 $(PYTEST) -n 2 --dist load tests/simulation || failed=1; \
-	PERAGO_SOAK_FOLDER=$(SOAK) $(PYTEST) -n 2 --dist load -m soak tests/matrix || failed=1; \
+	PERAGO_SOAK_FOLDER=$(SOAK) $(PYTEST) -n $(WORKERS) --dist load -m soak tests/matrix || failed=1; \
 	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED) --folder $(SOAK) || failed=1; \
 	exit $$failed
 

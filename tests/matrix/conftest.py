@@ -17,7 +17,6 @@ from support.real_world import Servers
 
 # Where `make soak` collects what happened; without it, results are not kept.
 _FOLDER = "PERAGO_SOAK_FOLDER"
-_TRIES = 3
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,11 +37,6 @@ def calls(
     @cache
     def recorded(kind: Kind) -> list[Call]:
         remote = request.getfixturevalue("spark_remote") if kind == "spark" else ""
-        for _ in range(_TRIES - 1):
-            try:
-                return record_calls(kind, servers, remote, tmp_path_factory.mktemp("recorded"))
-            except AssertionError:  # a slow machine: an attempt that was not as it should be
-                continue
         return record_calls(kind, servers, remote, tmp_path_factory.mktemp("recorded"))
 
     return recorded

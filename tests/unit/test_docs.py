@@ -120,6 +120,15 @@ def test_every_figure_on_the_page_about_scaling_is_on_the_page_that_it_names() -
             )
 
 
+def test_every_trial_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "trials.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `([\w/]+\.py)::(test_\w+)` \|$", text, re.MULTILINE)
+    assert len(named) == text.count("\n| ") - text.count("\n| tried |") > 50
+    for file, name in named:
+        source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in source, f"{file}::{name}"
+
+
 class _Html(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
