@@ -337,3 +337,22 @@ INFRASTRUCTURE = (
     ServerError,
     SetupError,
 )
+
+# Every kind of error by its code, in the order of the codes.
+KINDS: dict[str, type[PeragoError]] = {
+    kind.code: kind
+    for kind in sorted(
+        (
+            it
+            for it in tuple(globals().values())
+            if isinstance(it, type) and issubclass(it, PeragoError)
+        ),
+        key=lambda kind: kind.code,
+    )
+}
+_NAMED = {kind.__name__: kind for kind in KINDS.values()}
+
+
+def find_kind(word: str) -> type[PeragoError] | None:
+    """Find the kind of error that has this code or this name."""
+    return KINDS.get(word) or _NAMED.get(word)

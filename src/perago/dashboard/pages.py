@@ -13,11 +13,11 @@ from perago.dashboard import publish_times, timeline
 from perago.dashboard.branch import CommitCache, read_branch, read_changes
 from perago.dashboard.kept import Cached, Kept
 from perago.dashboard.overview import OverviewReader, seconds_of
-from perago.dashboard.rendering import Page, Problem, error_kinds
+from perago.dashboard.rendering import Page, Problem
 from perago.dashboard.sources import LakeSource, Sources
 from perago.dashboard.steps import draw
 from perago.dashboard.timeline import Timeline
-from perago.errors import BackendError
+from perago.errors import KINDS, BackendError
 from perago.observability.running import RunningView
 from perago.operations.attempts import Phase, find_traces, judge_fences, read_attempt, read_task_log
 from perago.protocol.outcome import bare_reason
@@ -161,7 +161,7 @@ class Pages:
 
     def errors(self, _: Request) -> Page:
         """Every error with what it means and what to do."""
-        return Page("errors.html", "Errors", {"kinds": error_kinds()})
+        return Page("errors.html", "Errors", {"kinds": KINDS})
 
     def _lake(self) -> LakeSource:
         if self._sources.lake is None:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perago import errors
-from perago.errors import PeragoError
+from perago.errors import KINDS, PeragoError
 from perago.masking import sendable
 from perago.protocol.outcome import bare_reason, told_code, told_hint
 from perago.text import as_utf8, shorten, shorten_middle
@@ -191,13 +190,5 @@ def tone_of(status: str) -> str:
 
 def error_title(code: str) -> str:
     """Name the error of a code."""
-    kind = error_kinds().get(code)
+    kind = KINDS.get(code)
     return kind.__name__ if kind else code
-
-
-@cache
-def error_kinds() -> dict[str, type[PeragoError]]:
-    """Find every error with a code, in the order of the codes."""
-    kinds = (kind for kind in vars(errors).values() if isinstance(kind, type))
-    found = {kind.code: kind for kind in kinds if issubclass(kind, PeragoError)}
-    return dict(sorted(found.items()))

@@ -13,9 +13,8 @@ from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
-from perago import errors
 from perago.conductor.inspection import LogEntry, TaskView
-from perago.errors import NotFoundError, PeragoError
+from perago.errors import NotFoundError, find_kind
 from perago.operations.history import HistoryLake, find_lost
 from perago.protocol.events import WARNINGS
 from perago.protocol.identity import parse_staging_name
@@ -228,10 +227,9 @@ def _failure(task: TaskView, log: TaskLog) -> Failure | None:
     if task.reason is None:
         return None
     reason = bare_reason(task.reason)
-    kind = getattr(errors, reason.partition(":")[0], None)
-    known = kind if isinstance(kind, type) and issubclass(kind, PeragoError) else None
-    hint = log.hint or told_hint(task.reason) or (known.hint if known else None)
-    return Failure(reason, known.code if known else None, hint, log.trace)
+    kind = find_kind(reason.partition(":")[0])
+    hint = log.hint or told_hint(task.reason) or (kind.hint if kind else None)
+    return Failure(reason, kind.code if kind else None, hint, log.trace)
 
 
 def _workspace(payload: dict[str, Any]) -> WorkspaceInput | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perago.conductor.inspection import LogEntry
 from perago.conductor.workflows import ConductorWorkflows, Step, WorkflowRun
-from perago.errors import BackendUnavailableError, PeragoError
+from perago.errors import BackendUnavailableError, PeragoError, find_kind
 from perago.protocol.outcome import bare_reason
 from perago.protocol.ports import Clock
 from perago.text import shorten_line
@@ -168,15 +168,7 @@ def error_of(run: WorkflowRun) -> type[PeragoError] | None:
     """Return the kind of error that a failure's reason names, by its code or by its class."""
     step = failed_step(run)
     text = f"{step.reason if step is not None else ''} {run.reason or ''}"
-    kinds = _kinds()
-    return next((kinds[word] for word in _NAME.findall(text) if word in kinds), None)
-
-
-def _kinds(root: type[PeragoError] = PeragoError) -> dict[str, type[PeragoError]]:
-    found = {root.code: root, root.__name__: root}
-    for child in root.__subclasses__():
-        found |= _kinds(child)
-    return found
+    return next((kind for word in _NAME.findall(text) if (kind := find_kind(word))), None)
 
 
 def exit_code_of(run: WorkflowRun) -> int:
