@@ -32,7 +32,7 @@ def note(line: str) -> None:
 
 
 @contextmanager
-def step(title: str, total: int, unit: Measure) -> Iterator[Advance]:
+def step(title: str, total: int | None, unit: Measure) -> Iterator[Advance]:
     """Show one long step with its beginning and its end."""
     began = time.monotonic()
     if _is_terminal():

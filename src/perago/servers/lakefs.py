@@ -5,29 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-import platform
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perago.errors import SetupError
-from perago.progress import step
 from perago.servers.endpoints import LakeFSEndpoint
 from perago.servers.loopback import LOOPBACK
 from perago.servers.server import Command, Server, answers, environment_without, write_private
-from perago.servers.toolchain import golang, tool
 from perago.servers.toolchain.cache import Cache
-from perago.servers.toolchain.checksums import verify_module
+from perago.servers.toolchain.checksums import expected_hashes
+from perago.servers.toolchain.go_program import GoProgram
 from perago.servers.watchdog import Watchdog
 
 VERSION = "1.84.0"
-_MODULE = f"github.com/treeverse/lakefs@v{VERSION}"
-_STAMP = f"-X github.com/treeverse/lakefs/pkg/version.Version={VERSION}"
-# `go list -deps ./cmd/lakefs`: how many lines `go build -v` prints when nothing is built yet.
-_PACKAGES = 1449
-_DOWNLOAD_SECONDS = 900.0
-_BUILD_SECONDS = 3000.0
-_ALTERNATIVE = f"install lakefs {VERSION} and set PERAGO_LAKEFS_BIN to its path"
+_MODULE = "github.com/treeverse/lakefs"
 
 
 @dataclass(frozen=True)
@@ -123,40 +115,19 @@ def find_or_build(cache: Cache) -> Path:
         return Path(named).absolute()
     if on_path := shutil.which("lakefs"):
         return Path(on_path)
-    # With the platform in its name: machines may share a home folder.
-    target = f"lakefs-{VERSION}-{platform.system()}-{platform.machine()}".lower()
-    return cache.obtain(target, _build) / "lakefs"
+    return program().obtain(cache)
 
 
-def _build(directory: Path) -> None:
-    """Build in the module's own directory, so that its go.mod and go.sum (and `replace`) apply."""
-    go = golang.find()
-    log = directory / "go.log"
-    with step(f"fetch the sources of LakeFS {VERSION}", 1, "packages"):
-        description = tool.run(
-            [str(go.executable), "mod", "download", "-json", _MODULE],
-            what=f"fetch the sources of LakeFS {VERSION}",
-            cwd=directory,
-            log=log,
-            seconds=_DOWNLOAD_SECONDS,
-            env=go.env,
-            alternative=_ALTERNATIVE,
-        )
-    downloaded = json.loads(description)
-    # Its go.sum has the hashes of every module that it uses, which Go itself compares.
-    verify_module(f"lakefs-{VERSION}", _MODULE, downloaded.get("Sum"), _ALTERNATIVE)
-    sources = Path(downloaded["Dir"])
-    command = [str(go.executable), "build", "-v", "-trimpath", "-ldflags", f"-s -w {_STAMP}"]
-    with step(f"build LakeFS {VERSION} (once, some minutes)", _PACKAGES, "packages") as advance:
-        tool.run(
-            [*command, "-o", str(directory / "lakefs"), "./cmd/lakefs"],
-            what=f"build LakeFS {VERSION}",
-            cwd=sources,
-            log=log,
-            seconds=_BUILD_SECONDS,
-            env=go.env,
-            on_tick=lambda: advance(log.read_bytes().count(b"\n")),
-            alternative=_ALTERNATIVE,
-        )
-    log.unlink()
-    log.with_suffix(".out").unlink()
+def program() -> GoProgram:
+    """Describe how the server is built, from its module's sources as they were released."""
+    (found,) = expected_hashes(f"lakefs-{VERSION}").values()
+    return GoProgram(
+        "lakefs",
+        _MODULE,
+        VERSION,
+        "./cmd/lakefs",
+        found,
+        alternative=f"install lakefs {VERSION} and set PERAGO_LAKEFS_BIN to its path",
+        link_flags=f"-s -w -X {_MODULE}/pkg/version.Version={VERSION}",
+        packages=1449,
+    )

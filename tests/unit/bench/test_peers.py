@@ -141,7 +141,7 @@ def test_a_program_is_pinned_and_built_once(program: GoProgram, tmp_path: Path) 
     built: list[Path] = []
 
     class Recorded(GoProgram):
-        def _build(self, directory: Path) -> None:
+        def build(self, directory: Path) -> None:
             built.append(directory)
             (directory / self.name).touch()
 

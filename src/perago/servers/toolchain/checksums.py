@@ -26,16 +26,17 @@ def expected_hashes(artifact: str) -> dict[str, str]:
 def verify_files(artifact: str, folder: Path, alternative: str) -> None:
     """Raise ``SetupError`` unless a folder holds exactly the files of an artifact."""
     found = {path.name: _sha256(path) for path in folder.iterdir() if path.is_file()}
-    _compare(artifact, found, alternative)
+    _compare(artifact, found, expected_hashes(artifact), alternative)
 
 
-def verify_module(artifact: str, module: str, found: str | None, alternative: str) -> None:
-    """Raise ``SetupError`` unless a Go module has its hash."""
-    _compare(artifact, {module: found or "none"}, alternative)
+def verify_module(module: str, found: str | None, expected: str, alternative: str) -> None:
+    """Raise ``SetupError`` unless the sources of a Go module have their hash."""
+    _compare(module, {module: found or "none"}, {module: expected}, alternative)
 
 
-def _compare(artifact: str, found: dict[str, str], alternative: str) -> None:
-    expected = expected_hashes(artifact)
+def _compare(
+    artifact: str, found: dict[str, str], expected: dict[str, str], alternative: str
+) -> None:
     problems = [
         f"{name}: {_difference(found.get(name), expected.get(name))}"
         for name in sorted(found.keys() | expected.keys())

@@ -67,7 +67,7 @@ def test_forged_sources_of_lakefs_are_not_built(
     monkeypatch.setattr(tool, "run", run)
     monkeypatch.setattr(golang, "find", lambda: golang.Go(Path("go"), {}))
     with pytest.raises(SetupError, match="is not what was released"):
-        lakefs._build(tmp_path)
+        lakefs.program().build(tmp_path)
     assert commands == ["mod"]
 
 
