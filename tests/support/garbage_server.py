@@ -95,8 +95,9 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
-# The kinds whose answer never ends.
+# The kinds whose answer never ends, and those of them that only make a client wait.
 ENDLESS = [kind for kind, parts in GARBAGE.items() if parts.__qualname__.startswith("_endless")]
+SLOW = [kind for kind in ENDLESS if "endless" not in kind]
 
 
 class GarbageServer:

@@ -22,6 +22,8 @@ TOGETHER = {
     # One site, and one wheel, for all tests of them.
     "site": r"unit/test_docs\.py::test_.*(site|search)",
     "wheel": r"unit/test_package\.py",
+    # One reading of all sources.
+    "sources": r"unit/test_public_surface\.py",
     # One cluster of a master and two workers.
     "cluster": r"test_cluster|::test_a_cluster_|[\[-]cluster\]",
 }

@@ -10,6 +10,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,14 @@ def names(heading: str) -> list[str]:
     return [row[0].strip("`") for row in rows(heading)]
 
 
-def trees() -> Iterator[ast.Module]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        yield ast.parse(file.read_text(encoding="utf-8"))
-
-
-TREES = list(trees())
+@cache
+def trees() -> list[ast.Module]:
+    files = sorted(SOURCE.rglob("*.py"))
+    return [ast.parse(file.read_text(encoding="utf-8")) for file in files]
 
 
 def nodes(kind: type[Any]) -> Iterator[Any]:
-    return (node for tree in TREES for node in ast.walk(tree) if isinstance(node, kind))
+    return (node for tree in trees() for node in ast.walk(tree) if isinstance(node, kind))
 
 
 def called(call: ast.Call) -> str:
@@ -166,7 +165,7 @@ def structlog_names(tree: ast.Module) -> set[str]:
 
 def logged() -> Iterator[tuple[str, ast.Call]]:
     """Each call of a structlog logger, with the method's name."""
-    for tree in TREES:
+    for tree in trees():
         loggers = structlog_names(tree)
         for node in ast.walk(tree):
             match node:

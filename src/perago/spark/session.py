@@ -7,6 +7,7 @@ id of a released session again: an ended execution cannot start new operations.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import uuid
@@ -154,11 +155,15 @@ def forget(session: Any) -> None:
     """Let go of a session that is over.
 
     The client's close, which garbage collection calls, does nothing then, and pyspark does not
-    give the session to whoever asks for the active one.
+    give the session to whoever asks for the active one. Nor does the client stay until the process
+    ends, and ask its server for something then, which takes minutes if the server is gone.
     """
     from pyspark.sql.connect.session import SparkSession
 
-    session.client.close = _nothing
+    client = session.client
+    atexit.unregister(client._cleanup_ml_cache)
+    client._closed = True
+    client.close = _nothing
     if SparkSession._default_session is session:
         SparkSession._default_session = None
     if getattr(SparkSession._active_session, "session", None) is session:

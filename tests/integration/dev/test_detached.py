@@ -18,24 +18,39 @@ import pytest
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+_SPARK = "with Spark"
+_NO_SPARK = "without Spark"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[_NO_SPARK, pytest.param(_SPARK, marks=[pytest.mark.slow, pytest.mark.spark])],
+)
+def options(request: pytest.FixtureRequest) -> list[str]:
+    return ["--detach"] if request.param == _SPARK else ["--detach", "--no-spark"]
 
 
 @pytest.fixture(scope="module")
-def perago(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCommands]:
+def perago(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCommands]:
     commands = DevCommands(tmp_path_factory.mktemp("detached") / "stack")
     yield commands
     commands.run("down")
 
 
 @pytest.fixture(scope="module")
-def details(perago: DevCommands) -> Any:
-    return perago.json("up", "--detach")
+def details(perago: DevCommands, options: list[str]) -> Any:
+    return perago.json("up", *options)
 
 
 def _secrets(details: Any) -> list[str]:
-    token = details["spark"]["remote"].rpartition("=")[2]
-    return [details["lakefs"]["secret_access_key"], token]
+    tokens = [details["spark"]["remote"].rpartition("=")[2]] if details["spark"] else []
+    return [details["lakefs"]["secret_access_key"], *tokens]
+
+
+def _with_spark(details: Any, value: Any) -> list[Any]:
+    """A list of one, or of none for a stack without Spark."""
+    return [value] if details["spark"] else []
 
 
 def _processes(perago: DevCommands) -> list[psutil.Process]:
@@ -43,17 +58,16 @@ def _processes(perago: DevCommands) -> list[psutil.Process]:
     return servers + [child for server in servers for child in server.children(recursive=True)]
 
 
-def test_the_json_alone_is_enough_to_use_all_three(details: Any, tmp_path: Path) -> None:
+def test_the_json_alone_is_enough_to_use_the_servers(details: Any, tmp_path: Path) -> None:
     file = tmp_path / "details.json"
     file.write_text(json.dumps(details))
     program = [sys.executable, client.__file__, str(file)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "repository": "smoke",
-        "workflow": "RUNNING",
-        "spark": [1000, 1000],
-    }
+    wanted = {"repository": "smoke", "workflow": "RUNNING"}
+    assert json.loads(done.stdout) == wanted | ({"spark": [1000, 1000]} if details["spark"] else {})
+    if not details["spark"]:
+        return
     # A 12 kB `_SUCCESS` is the magic committer's: the renaming one leaves an empty file.
     listing = client.lakefs(details, "GET", "/repositories/smoke/refs/main/objects/ls?prefix=num")
     sizes = {entry["path"]: entry["size_bytes"] for entry in listing["results"]}
@@ -67,7 +81,7 @@ def test_nothing_listens_beyond_loopback(details: Any, perago: DevCommands) -> N
         for connection in process.net_connections(kind="inet")
         if connection.status == psutil.CONN_LISTEN
     ]
-    assert len(listening) >= 3
+    assert len(listening) >= 2 + bool(details["spark"])
     assert [ip for ip in listening if not _is_loopback(ip)] == []
 
 
@@ -92,7 +106,7 @@ def test_files_with_secrets_are_private(details: Any, perago: DevCommands) -> No
     small = [p for p in perago.data_dir.rglob("*") if p.is_file() and p.stat().st_size < 1_000_000]
     holders = [p for p in small if any(s.encode() in p.read_bytes() for s in _secrets(details))]
     names = {path.name for path in holders}
-    assert {"stack.json", "lakefs.json", "spark.properties"} <= names
+    assert {"stack.json", "lakefs.json", *_with_spark(details, "spark.properties")} <= names
     assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
 
 
@@ -113,22 +127,25 @@ def test_env_prints_exports_that_a_shell_understands(details: Any, perago: DevCo
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": details["lakefs"]["access_key_id"],
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": details["lakefs"]["secret_access_key"],
         "CONDUCTOR_SERVER_URL": details["conductor"]["server_url"],
-        "SPARK_REMOTE": details["spark"]["remote"],
+        **({"SPARK_REMOTE": details["spark"]["remote"]} if details["spark"] else {}),
     }
     assert perago.json("env") == details
 
 
 def test_logs_are_prefixed_unless_one_is_named(details: Any, perago: DevCommands) -> None:
     together = perago.run("logs").stdout.splitlines()
-    assert {line.split(" | ")[0] for line in together} == {"lakefs", "conductor", "spark"}
+    servers = {"lakefs", "conductor", *_with_spark(details, "spark")}
+    assert {line.split(" | ")[0] for line in together} == servers
     alone = perago.run("logs", "lakefs").stdout
     assert alone
     assert not alone.startswith("lakefs | ")
 
 
-def test_a_second_up_shows_the_same_stack(details: Any, perago: DevCommands) -> None:
+def test_a_second_up_shows_the_same_stack(
+    details: Any, perago: DevCommands, options: list[str]
+) -> None:
     before = perago.recorded()
-    assert perago.json("up", "--detach") == details
+    assert perago.json("up", *options) == details
     assert perago.recorded() == before
 
 

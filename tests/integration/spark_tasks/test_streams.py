@@ -54,6 +54,9 @@ def test_the_log_of_a_stream_is_not_published_however_it_came_there(world: RealS
     assert "data/positions/copied/offsets/0" in trace
 
 
+# Spark gives the process of the function ten seconds to start: too few beside other tests.
+@pytest.mark.slow
+@pytest.mark.alone
 def test_a_query_that_failed_unseen_fails_the_attempt(world: RealSparkWorld) -> None:
     """Its function runs on Spark's side, where nobody sees what it wrote."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import pytest
 from tenacity import wait_none
@@ -15,8 +16,8 @@ from perago.errors import BackendUnavailableError, LostReplyError
 from perago.lakefs import control
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
-from support.adapter_calls import ADAPTERS, Call, Patience
-from support.garbage_server import ENDLESS, GARBAGE, GarbageServer
+from support.adapter_calls import ADAPTERS, Patience
+from support.garbage_server import ENDLESS, GARBAGE, SLOW, GarbageServer
 
 # Eight tries at most, of three seconds each, on a machine that is busy with other tests.
 _SECONDS = 40.0
@@ -38,31 +39,35 @@ def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
 
 # One for each client below them: what never ends is ended there.
 _CLIENTS = (LakeFSControl, LakeFSObjects, ConductorAttempts)
+# Those that make a client wait do so at the same time.
+_KINDS = {kind: [kind] for kind in GARBAGE if kind not in SLOW} | {"slow answers": SLOW}
 
 
 @pytest.mark.parametrize(
-    ("adapter", "kind"),
+    ("adapter", "kinds"),
     [
         pytest.param(
             adapter,
-            kind,
-            id=f"{adapter.__name__}-{kind}",
-            marks=pytest.mark.slow if kind in ENDLESS and adapter not in _CLIENTS else (),
+            kinds,
+            id=f"{adapter.__name__}-{name}",
+            marks=pytest.mark.slow if kinds[0] in ENDLESS and adapter not in _CLIENTS else (),
         )
         for adapter in ADAPTERS
-        for kind in GARBAGE
+        for name, kinds in _KINDS.items()
     ],
 )
 def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
-    monkeypatch: pytest.MonkeyPatch, adapter: type, kind: str
+    monkeypatch: pytest.MonkeyPatch, adapter: type, kinds: list[str]
 ) -> None:
-    if kind in ENDLESS:
+    if kinds[0] in ENDLESS:
         monkeypatch.setattr(Patience, "seconds", Patience.of_endless)
         monkeypatch.setattr(control, "_CLEANUP_SECONDS", Patience.of_endless)
     opened, calls = ADAPTERS[adapter]
 
-    def attempt(call: Call) -> tuple[object, float]:
-        with GarbageServer(GARBAGE[kind], dict(call.good)) as server, opened(server.url) as client:
+    def attempt(case: tuple[str, str]) -> tuple[object, float]:
+        call = calls[case[1]]
+        garbage = GARBAGE[case[0]]
+        with GarbageServer(garbage, dict(call.good)) as server, opened(server.url) as client:
             began = time.monotonic()
             try:
                 outcome: object = call.make(client)
@@ -70,12 +75,13 @@ def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
                 outcome = type(error)
             return outcome, time.monotonic() - began
 
-    with ThreadPoolExecutor(len(calls)) as pool:
-        results = dict(zip(calls, pool.map(attempt, calls.values()), strict=True))
-    outcomes = {name: outcome for name, (outcome, _) in results.items()}
+    cases = list(product(kinds, calls))
+    with ThreadPoolExecutor(len(cases)) as pool:
+        results = dict(zip(cases, pool.map(attempt, cases), strict=True))
+    outcomes = {case: outcome for case, (outcome, _) in results.items()}
     expected = {
-        name: LostReplyError if call.changes else BackendUnavailableError
-        for name, call in calls.items()
+        case: LostReplyError if calls[case[1]].changes else BackendUnavailableError
+        for case in cases
     }
     assert outcomes == expected
     assert max(seconds for _, seconds in results.values()) < _SECONDS

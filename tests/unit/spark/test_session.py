@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +107,16 @@ def test_a_session_that_is_over_is_not_the_active_one(
     assert SparkSession.getActiveSession() is later
     assert SparkSession.active() is later
     forget(later)
+
+
+def test_of_a_session_that_is_over_nothing_stays_until_the_process_ends(port: int) -> None:
+    """A supervisor opens a session for each attempt that it interrupts."""
+    session = _connect(f"sc://127.0.0.1:{port}", EXECUTION)
+    client = weakref.ref(session.client)
+    end_session(session)
+    del session
+    gc.collect()
+    assert client() is None
 
 
 def test_the_operations_of_a_server_that_is_gone_are_not_waited_for(port: int) -> None:
