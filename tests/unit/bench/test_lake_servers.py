@@ -9,9 +9,9 @@ import pytest
 
 from perago.servers.lakefs import LakeFS
 from perago.servers.state import Secrets
+from perago.servers.toolchain.go_program import GoProgram
 from perago.servers.watchdog import Watchdog
 from support import lake_servers
-from support.go_programs import GoProgram
 from support.lake_servers import BUCKET, LakeFSOnS3, S3Store
 
 

@@ -14,13 +14,14 @@ from pydantic import SecretStr
 from perago.connections import LakeFSConnection
 from perago.errors import SetupError
 from perago.servers.toolchain.cache import Cache
+from perago.servers.toolchain.go_program import GoProgram
 from perago.tasks.discover import load_tasks
 from support.bench import attempts_way, peer_package, steps
 from support.bench.bare_publish import shapes
 from support.bench.movers import Folders, Lakectl, Rclone, fill, path_of
 from support.bench.peers import Peer, lakefs_variables, look_for, run
 from support.bench.rounds import PeerError
-from support.go_programs import LAKECTL, RCLONE, VERSITYGW, GoProgram
+from support.go_programs import LAKECTL, RCLONE, VERSITYGW
 
 CONNECTION = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("very-secret"))
 
