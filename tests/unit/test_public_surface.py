@@ -47,8 +47,13 @@ def trees() -> list[ast.Module]:
     return [ast.parse(file.read_text(encoding="utf-8")) for file in files]
 
 
+@cache
+def all_nodes() -> list[ast.AST]:
+    return [node for tree in trees() for node in ast.walk(tree)]
+
+
 def nodes(kind: type[Any]) -> Iterator[Any]:
-    return (node for tree in trees() for node in ast.walk(tree) if isinstance(node, kind))
+    return (node for node in all_nodes() if isinstance(node, kind))
 
 
 def called(call: ast.Call) -> str:

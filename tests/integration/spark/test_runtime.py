@@ -198,6 +198,7 @@ def test_what_a_session_cached_is_freed_with_it(runtime: ManagedRuntime) -> None
         assert not third.range(7000).is_cached
 
 
+@pytest.mark.slow
 def test_a_killed_client_s_cached_data_is_freed_when_nobody_else_uses_the_server(
     runtime: ManagedRuntime,
 ) -> None:

@@ -66,6 +66,7 @@ def test_memory_does_not_grow_with_the_size_of_an_object(
     assert down[1] - down[0] < TOLERANCE_MB, f"peaks of downloads: {down} MB"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_middling_objects(
     lake: LakeRepository, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError
@@ -42,6 +42,7 @@ def times(metrics: WorkerMetrics, task: str = "clean") -> PublishTimes:
     return read_publish_times(metrics.render().decode()).get(task, PublishTimes())
 
 
+@settings(max_examples=40)
 @given(seconds_lists)
 def test_p99_is_the_smallest_bucket_bound_that_99_of_100_did_not_exceed(
     seconds: list[float],
@@ -54,6 +55,7 @@ def test_p99_is_the_smallest_bucket_bound_that_99_of_100_did_not_exceed(
         assert sum(value <= below[-1] for value in seconds) * 100 < len(seconds) * 99
 
 
+@settings(max_examples=40)
 @given(seconds_lists, st.integers(1, 100_000))
 def test_a_proposal_passes_the_checks_of_a_task_definition(
     seconds: list[float], response: int
