@@ -15,6 +15,7 @@ from perago import dev
 from perago.connections import LakeFSConnection
 from support.command_line import run_perago
 from support.lake_sdk import connect
+from support.pasted_outputs import Block, as_shown, compared, read_blocks
 from support.terminal import Terminal
 from support.waiting import until
 
@@ -22,13 +23,15 @@ ROOT = Path(__file__).parents[2]
 RESULT = "day,amount\n2026-03-01,62.00\n2026-03-02,30.25\n2026-03-03,100.00\n"
 
 
+def first_minutes() -> Block:
+    """The commands, and what the page shows of what they print."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    return read_blocks(page.partition("\n## The first minutes\n")[2])[0]
+
+
 def commands() -> list[str]:
     """The commands, one a line, without their comments."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = page.partition("\n## The first minutes\n")[2].partition("\n## ")[0]
-    block = section.partition("\n```\n")[2].partition("\n```\n")[0]
-    lines = [re.split(r" {2,}# ", line)[0].strip() for line in block.splitlines()]
-    return [line for line in lines if line]
+    return [re.split(r" {2,}# ", line)[0].strip() for line in first_minutes().commands]
 
 
 def commits(client: LakeFSClient, repository: str) -> list[Any]:
@@ -73,6 +76,10 @@ def test_the_commands_lead_to_a_commit(
     text = terminal.text()
     assert re.search(rf"COMPLETED in [\d.]+ s: {name}@main at {made[0].id}", text), text
     assert 'totals: {"days": 3, "amount": 192.25}' in text
+    printed = compared(as_shown(text, {name: "shop"})).splitlines()
+    shown = compared(str(first_minutes().shown)).splitlines()
+    assert len(shown) == 7
+    assert [line for line in shown if line not in printed] == []
 
 
 @pytest.mark.servers

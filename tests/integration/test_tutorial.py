@@ -8,25 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
 from perago import dev
+from support.pasted_outputs import Block, as_shown, check_or_paste, read_blocks
 from support.terminal import Terminal
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+FILE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 # What installs the package, and what starts and stops a stack, is done by the fixtures here.
 _LEFT_OUT = ("python3 -m venv", "pip install", "perago dev ", "eval ", "kill %1")
 
 
-def commands() -> list[str]:
-    """The commands of the page, one a line."""
-    blocks = [it for it in MarkdownIt("commonmark").parse(PAGE) if it.type == "fence"]
-    lines = [line for block in blocks if not block.info for line in block.content.splitlines()]
-    return [line for line in lines if not line.startswith(_LEFT_OUT)]
+def blocks() -> list[Block]:
+    """The blocks of commands that are replayed."""
+    found = read_blocks(FILE.read_text(encoding="utf-8"))
+    return [it for it in found if not it.commands[0].startswith(_LEFT_OUT)]
 
 
 def test_the_page_gives_the_commands_from_a_project_to_a_second_run() -> None:
-    found = [re.findall(r"perago (\w+)(?: (\w+))?", line) for line in commands()]
+    commands = [line for block in blocks() for line in block.commands]
+    found = [re.findall(r"perago (\w+)(?: (\w+))?", line) for line in commands]
     assert [pair[0][0] for pair in found if pair] == [
         *("init", "check", "workflow", "run"),
         *("workspace", "workspace", "start", "workflow", "history", "workspace"),
@@ -46,20 +46,20 @@ def terminal(spark_endpoints: dev.Endpoints, tmp_path: Path) -> Iterator[Termina
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_commands_lead_to_the_table_that_the_page_shows(terminal: Terminal) -> None:
+def test_the_commands_print_what_the_page_shows(terminal: Terminal) -> None:
     """For a project of another name: the servers may have kept data of an earlier run."""
     name = f"shop-{uuid.uuid4().hex[:12]}"
-    for command in commands():
-        given = command.replace("shop_clean", f"{name.replace('-', '_')}_clean")
-        # But not the column of the data.
-        given = re.sub(r"\bshop\b(?!,)", name, given)
-        assert terminal.give(given, 200) == 0, terminal.text()
-    text = terminal.text()
-    # The outputs that the page shows are those that come.
-    shown = re.findall(r"^  (?:clean|totals): .*$", PAGE, re.MULTILINE)
-    assert len(shown) == 4
-    for line in shown:
-        assert line in text
-    for row in re.findall(r"^\d +(2026-\d\d-\d\d +[\d.]+)$", PAGE, re.MULTILINE):
-        assert row in text
+    pythonic = name.replace("-", "_")
+    names = {f"{terminal.folder}/": "…/", name: "shop", pythonic: "shop"}
+    printed: list[tuple[Block, str]] = []
+    for block in blocks():
+        before = len(terminal.text())
+        for command in block.commands:
+            # But not the column of the data.
+            given = re.sub(r"\bshop\b(?!,)", name, command.replace("shop_", f"{pythonic}_"))
+            assert terminal.give(given, 200) == 0, terminal.text()
+        if block.shown is not None:
+            printed.append((block, as_shown(terminal.text()[before:], names)))
+    assert len(printed) > 6
+    check_or_paste(FILE, printed)
     assert terminal.give("kill %1; wait %1; true") == 0
