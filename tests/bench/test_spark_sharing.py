@@ -1,13 +1,13 @@
-"""A short attempt on a Spark server beside a long job of another attempt, against it alone."""
+"""What attempts that share a Spark server cost each other, and what each session costs."""
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +15,15 @@ import pytest
 from perago.connections import LakeFSConnection
 from perago.protocol.outcome import Completed
 from perago.servers.spark import ConnectSettings
+from perago.spark.client import SparkClient
 from perago.spark.session import POOL_SETTING, SHARES_MODULES, end_session, open_session
+from support.bench.results import Book
+from support.bench.rounds import Contestant, Value, hold, seconds_of
+from support.bench.table import OURS
 from support.connect import connect_server
 from support.spark_world import RealSparkWorld, attempt, clean
 
-pytestmark = [
-    *[pytest.mark.bench, pytest.mark.servers, pytest.mark.spark],
-    pytest.mark.timeout(900),
-]
-
-ROUNDS = 5
-# With FIFO a job of 0.4 s took 3.9 s beside a long one.
-MOST = 2.0
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +34,19 @@ def spark_remote(
     settings = ConnectSettings("bench", connection, "local[2]", {SHARES_MODULES: "true"})
     with connect_server(tmp_path_factory.mktemp("spark"), settings) as server:
         yield server.remote
+
+
+@pytest.fixture
+def servers_of_sessions(
+    spark_remote: str, connection: LakeFSConnection, tmp_path: Path
+) -> Iterator[dict[str, SparkClient]]:
+    """Clients of a server that has the worker's modules, and of one that must be sent them."""
+    settings = ConnectSettings("bench", connection, "local[2]")
+    with connect_server(tmp_path, settings) as server:
+        yield {
+            "on this machine": SparkClient(lambda: spark_remote, ()),
+            "with modules for a cluster": SparkClient(lambda: server.remote, ()),
+        }
 
 
 @contextmanager
@@ -64,21 +74,49 @@ def _run(frame: Any) -> None:
         return
 
 
-def measured(world: RealSparkWorld) -> list[float]:
-    times = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
+def timed_attempt(world: RealSparkWorld) -> dict[str, float]:
+    def run() -> None:
         assert isinstance(attempt(world, clean), Completed)
-        times.append(time.perf_counter() - began)
-        world.ref = world.history()[0]
-    return times
+
+    found = {"attempt": seconds_of(run)}
+    world.ref = world.history()[0]
+    return found
 
 
-def test_a_short_attempt_beside_a_long_one(spark_world: RealSparkWorld) -> None:
-    measured(spark_world)  # warm
-    alone = measured(spark_world)
-    with long_job(spark_world.remote):
-        beside = measured(spark_world)
-    one, other = statistics.median(alone), statistics.median(beside)
-    print(f"\nmedian: alone {one:.2f}, beside a long job {other:.2f}, ratio {other / one:.2f}")
-    assert other <= MOST * one
+@pytest.mark.bench("spark-sharing")
+def test_a_short_attempt_beside_a_long_one(
+    spark_world: RealSparkWorld, rounds: int, book: Book
+) -> None:
+    def beside(_: int) -> dict[str, float]:
+        with long_job(spark_world.remote):
+            return timed_attempt(spark_world)
+
+    contestants: dict[str, Contestant] = {
+        f"{OURS}, beside a long job": beside,
+        OURS: lambda _: timed_attempt(spark_world),
+    }
+    contest = hold(rounds, contestants, warm_up=True)
+    ratio = contest.ratio(f"{OURS}, beside a long job", OURS, "attempt")
+    book.record("spark-sharing", contest, {"beside": ratio})
+
+
+@pytest.mark.bench("spark-session")
+def test_opening_a_session(
+    servers_of_sessions: dict[str, SparkClient], rounds: int, book: Book
+) -> None:
+    def opened(client: SparkClient) -> dict[str, float]:
+        began = time.perf_counter()
+        session = client.open(uuid.uuid4().hex)
+        seconds = time.perf_counter() - began
+        end_session(session)
+        return {"opening": seconds}
+
+    def contestant(client: SparkClient) -> Contestant:
+        return lambda _: opened(client)
+
+    clients = {f"{OURS}, {name}": client for name, client in servers_of_sessions.items()}
+    contest = hold(rounds, {name: contestant(it) for name, it in clients.items()}, warm_up=True)
+    figures: dict[str, Value | None] = {
+        name: contest.middle("opening", f"{OURS}, {name}") for name in servers_of_sessions
+    }
+    book.record("spark-session", contest, figures)

@@ -162,9 +162,29 @@ ROWS = (
         "spark-task",
         "Spark task, 1 GB of Parquet",
         "the bare job",
-        (its_time("alone", 1.05, "0.94"), its_time("two data guardrails", 1.1, "1.18")),
+        (
+            its_time("alone", 1.05, "0.94"),
+            its_time("two data guardrails", 1.1, "1.18"),
+            at_most("four data guardrails", 1.25, "× the task without"),
+        ),
         rounds=3,
         is_long=True,
+    ),
+    Row(
+        "spark-sharing",
+        "a short Spark attempt beside a long job of another attempt",
+        "the same attempt alone",
+        (its_time("beside", 2, "9.8"),),
+    ),
+    Row(
+        "spark-session",
+        "opening a Spark session, from the second attempt on",
+        "a second",
+        (
+            at_most("on this machine", 0.2, "s"),
+            at_most("with modules for a cluster", 0.2, "s"),
+        ),
+        rounds=7,
     ),
     Row(
         "spark-transfer",

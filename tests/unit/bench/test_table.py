@@ -12,18 +12,25 @@ from support.bench.table import BY_KEY, ROWS, at_most, chosen, faster, its_time,
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-def marked_rows() -> list[str]:
-    """The rows that the tests of tests/bench say they measure."""
-    found: list[str] = []
-    for file in sorted(BENCH.glob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.bench":
-                found += [str(ast.literal_eval(argument)) for argument in node.args]
-    return found
+def marked_rows() -> dict[str, list[str]]:
+    """The rows that each test of tests/bench says it measures."""
+    return {
+        node.name: [
+            str(ast.literal_eval(argument))
+            for mark in node.decorator_list
+            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.bench"
+            for argument in mark.args
+        ]
+        for file in sorted(BENCH.glob("test_*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
-def test_every_row_is_measured_by_exactly_one_test() -> None:
-    assert sorted(marked_rows()) == sorted(BY_KEY)
+def test_every_row_is_measured_by_exactly_one_test_and_every_test_measures_one() -> None:
+    rows = marked_rows()
+    assert sorted(row for found in rows.values() for row in found) == sorted(BY_KEY)
+    assert [name for name, found in rows.items() if not found] == []
 
 
 def test_keys_and_figures_have_names_of_their_own() -> None:
