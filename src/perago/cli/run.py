@@ -70,6 +70,7 @@ def run(
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
     from perago.settings import load_settings
+    from perago.spark.files import SparkFiles
     from perago.tasks.discover import load_tasks
 
     given = read_json_object("--params", params)
@@ -80,6 +81,7 @@ def run(
                 settings = load_settings()
                 # Before the author's modules are imported, which run in this process.
                 hide_secret_variables()
+                SparkFiles.of(settings).make_importable()
                 definition = _choose(load_tasks([target]), target)
                 _check_options(definition, workspace, repository, branch)
                 start = _prepare(definition, target, given, settings, workspace, repository, branch)

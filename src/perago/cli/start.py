@@ -37,6 +37,14 @@ def start(
         str | None,
         typer.Option("--packages", help="Maven coordinates for Spark, separated by commas."),
     ] = None,
+    py_files: Annotated[
+        str | None,
+        typer.Option("--py-files", help="Python files and zips for Spark, separated by commas."),
+    ] = None,
+    archives: Annotated[
+        str | None,
+        typer.Option("--archives", help="Archives for Spark, separated by commas: FILE[#FOLDER]."),
+    ] = None,
     spark_ui: Annotated[
         bool, typer.Option("--spark-ui", help="Serve the UI of managed Spark, on loopback.")
     ] = False,
@@ -56,9 +64,13 @@ def start(
     from perago.spark.settings import SparkOptions
     from perago.worker.service import serve
 
-    if as_json:
-        # Executors read it as well.
-        os.environ["PERAGO_LOG_FORMAT"] = "json"
+    # As settings: executors read them as well.
+    given = {
+        "PERAGO_LOG_FORMAT": "json" if as_json else None,
+        "PERAGO_SPARK_PY_FILES": py_files,
+        "PERAGO_SPARK_ARCHIVES": archives,
+    }
+    os.environ.update({name: value for name, value in given.items() if value})
     raise typer.Exit(
         serve(
             targets,

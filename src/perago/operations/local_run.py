@@ -36,6 +36,7 @@ from perago.protocol.steps import (
 from perago.protocol.workspace import StagingBranch
 from perago.settings import Settings
 from perago.spark.client import SparkClient
+from perago.spark.files import SparkFiles
 from perago.spark.runtime import SparkRuntime, open_runtime
 from perago.spark.settings import SparkOptions
 from perago.tasks.changes import WorkspaceChanges
@@ -317,8 +318,8 @@ class Transaction:
             yield SparkAccess()
             return
         with closing(open_runtime(chosen.spark)) as runtime:
-            data = self.settings.spark_data_patterns
-            client = SparkClient(lambda: _started(runtime), [self.target], data)
+            data, files = self.settings.spark_data_patterns, SparkFiles.of(self.settings)
+            client = SparkClient(lambda: _started(runtime), [self.target], data, files)
             with client.attempt(self.definition.name, execution):
                 moves = chosen.moves_workspaces
                 transfer = client.transfer_session if moves else None

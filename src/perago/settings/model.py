@@ -110,6 +110,29 @@ def _check_patterns(value: str) -> str:
     return value
 
 
+def _check_py_files(value: str) -> str:
+    return _existing_files(value, (".py", ".zip", ".egg"), "libs.zip,helpers.py")
+
+
+def _check_archives(value: str) -> str:
+    return _existing_files(value, (".zip", ".jar", ".tar", ".tar.gz", ".tgz"), "words.tar.gz#words")
+
+
+def _existing_files(value: str, endings: tuple[str, ...], example: str) -> str:
+    """Make the paths absolute, and keep what stands behind a ``#``."""
+    found: list[str] = []
+    for item in map(str.strip, value.split(",")):
+        name, mark, folder = item.partition("#")
+        path = _absolute(Path(name))
+        if not name.endswith(endings) or (mark and (not folder or "/" in folder)):
+            kinds = ", ".join(endings)
+            raise ValueError(f"write files ({kinds}) with commas between them, such as {example}")
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        found.append(f"{path}{mark}{folder}")
+    return ",".join(found)
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -272,6 +295,14 @@ class Settings(BaseModel):
         "Data files of your packages that Spark's executors get besides Python files: patterns, "
         "with commas.",
     )
+    spark_py_files: Annotated[str, AfterValidator(_check_py_files)] | None = _setting(
+        "PERAGO_SPARK_PY_FILES",
+        "Python files and zips of them that bodies and functions on Spark can import, with commas.",
+    )
+    spark_archives: Annotated[str, AfterValidator(_check_archives)] | None = _setting(
+        "PERAGO_SPARK_ARCHIVES",
+        "Archives unpacked where functions run on Spark, with commas: `words.tar.gz#words`.",
+    )
     shutdown_grace_seconds: float = _setting(
         "PERAGO_SHUTDOWN_GRACE_SECONDS",
         "How long a stopping worker waits for attempts before it hands them back.",
@@ -304,6 +335,14 @@ class Settings(BaseModel):
     @property
     def spark_data_patterns(self) -> tuple[str, ...]:
         return _split(self.spark_data or "")
+
+    @property
+    def spark_py_file_names(self) -> tuple[str, ...]:
+        return _split(self.spark_py_files or "")
+
+    @property
+    def spark_archive_names(self) -> tuple[str, ...]:
+        return _split(self.spark_archives or "")
 
     @property
     def allowed_workspace_patterns(self) -> tuple[str, ...]:

@@ -19,9 +19,11 @@ from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
 from perago.spark.executions import translated
+from perago.spark.files import SparkFiles
 from perago.spark.labels import Label, Labelled
 from perago.spark.session import end_session, interrupt, open_session
 
+_NO_FILES = SparkFiles()
 _log = structlog.get_logger(__name__)
 
 
@@ -29,7 +31,11 @@ class SparkClient:
     """Opens the sessions of one attempt at a time; for use by one thread."""
 
     def __init__(
-        self, find_remote: Callable[[], str], targets: Sequence[str], data: Sequence[str] = ()
+        self,
+        find_remote: Callable[[], str],
+        targets: Sequence[str],
+        data: Sequence[str] = (),
+        files: SparkFiles = _NO_FILES,
     ) -> None:
         """``find_remote`` returns the connection string, or raises if there is no server.
 
@@ -38,6 +44,7 @@ class SparkClient:
         self._find_remote = find_remote
         self._targets = targets
         self._data = data
+        self._files = files
         self._label: Label | None = None
         self._phase = ""
         # The sessions of this attempt, with the labels of their jobs.
@@ -55,12 +62,13 @@ class SparkClient:
                 execution_id,
                 artifacts=lambda: build_artifacts(self._targets, Path(folder), self._data),
             )
-        if self._label is not None:
-            try:
+        try:
+            self._files.add_to(session)
+            if self._label is not None:
                 self._labelled.append(Labelled(session, self._label, self._phase))
-            except BaseException:
-                end_session(session)
-                raise
+        except BaseException:
+            end_session(session)
+            raise
         return session
 
     def note(self, event: PhaseEvent) -> None:

@@ -34,6 +34,7 @@ from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
 from perago.spark.client import SparkClient
+from perago.spark.files import SparkFiles
 from perago.tasks.context import AttemptState, attempt_context
 from perago.tasks.discover import load_tasks
 from perago.text import shorten
@@ -219,10 +220,12 @@ def main(
     hide_secret_variables()
     configure_logs(settings, os.fdopen(log, "w", buffering=1, errors="backslashreplace"))
     line = Line(channel)
+    files = SparkFiles.of(settings)
+    files.make_importable()
     definitions = load_tasks(targets)
     leftovers = Leftovers(line)
     jobs = {item.name: _alone(build_job(item), leftovers) for item in definitions}
-    spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns)
+    spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns, files)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None

@@ -16,6 +16,7 @@ from perago.observability.logs import configure_logs
 from perago.observability.metrics import WorkerMetrics
 from perago.observability.running import RunningView, WorkerState
 from perago.settings import Settings, load_settings
+from perago.spark.files import SparkFiles
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
@@ -64,6 +65,7 @@ def serve(
     # Before the author's modules are imported; executors get them back, for their own settings.
     hide_secret_variables()
     configure_logs(settings)
+    SparkFiles.of(settings).make_importable()
     definitions = load_tasks(targets)
     chosen = choose_spark(settings, definitions, spark_options)
     checked = chosen.spark if chosen is not None and chosen.is_checked_at_start else None
