@@ -8,11 +8,12 @@ Perago.
 from __future__ import annotations
 
 import math
+import socket
 import ssl
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,8 @@ from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 import httpcore
+
+from perago.signals import signals_after
 
 MAX_ANSWER = 64 << 20
 _PIECE = 16 << 10
@@ -51,6 +54,14 @@ class _Exchange:
     seconds: float
     ends: float
     sent: bool = False
+    # What it waits for now.
+    socket: socket.socket | None = None
+
+    def break_off(self) -> None:
+        """End what it waits for."""
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
 
     def left(self, timeout: float | None) -> float:
         """Return the time for the next operation; raises if there is none left."""
@@ -136,6 +147,18 @@ class HttpClient:
         """Send a request and read its whole answer; raises ``RequestError``, and nothing else."""
         seconds = min(seconds, max(seconds_left(), 0.0))
         exchange = _Exchange(seconds, time.monotonic() + seconds)
+        with signals_after(exchange.break_off):
+            return self._exchange(exchange, method, path, query, headers, content)
+
+    def _exchange(
+        self,
+        exchange: _Exchange,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        content: bytes | BinaryIO | None,
+    ) -> Answer:
         token = _exchange.set(exchange)
         try:
             url = (
@@ -148,7 +171,9 @@ class HttpClient:
                 url.encode("ascii"),
                 headers=list({"User-Agent": "perago", **(headers or {})}.items()),
                 content=_pieces(content),
-                extensions={"timeout": {"connect": self._connect_timeout, "pool": seconds}},
+                extensions={
+                    "timeout": {"connect": self._connect_timeout, "pool": exchange.seconds}
+                },
             ) as response:
                 date = next(
                     (value for name, value in response.headers if name.lower() == b"date"), None
@@ -186,10 +211,13 @@ class _Stream(httpcore.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _exchange.get().left(timeout))
+        exchange = _exchange.get()
+        exchange.socket = self._stream.get_extra_info("socket")
+        return self._stream.read(max_bytes, exchange.left(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         exchange = _exchange.get()
+        exchange.socket = self._stream.get_extra_info("socket")
         view = memoryview(buffer)
         for start in range(0, len(view), _PIECE):
             left = exchange.left(timeout)
