@@ -15,11 +15,15 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 _ID = r"[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# When a step is seen to be scheduled or in progress depends on when it was looked at; a shell with
-# jobs tells of them when it likes.
-_OF_THE_MOMENT = re.compile(r"^(\S+: (scheduled|in progress).*|\[\d+\].*)\n", re.MULTILINE)
+# When a step is seen to be scheduled, in progress or without a worker depends on when it was looked
+# at; a shell with jobs tells of them when it likes.
+_OF_THE_MOMENT = re.compile(
+    r"^(waiting for .*|\S+: (scheduled|in progress|no worker has taken it).*|\[\d+\].*)\n",
+    re.MULTILINE,
+)
 _MASKS = (
-    (re.compile(r"\b[0-9a-f]{4}…"), "ID"),
+    (re.compile(r"\b[0-9a-f]{4}…|\b[0-9a-f]{12}\b"), "ID"),
+    (re.compile(r"\d+ bytes moved"), "BYTES moved"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC|Z)?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? ?s\b"), "SECONDS"),
     (re.compile(r" +"), " "),

@@ -76,7 +76,9 @@ def _what(entry: Entry) -> str:
 
     commit, record = entry.commit, entry.record
     said = shorten_line(commit.message, _LONGEST_TEXT)
-    task = (record.task_name or record.reference_name) if record else f"{commit.committer}: {said}"
+    # The first commit of a repository is LakeFS' own.
+    by_hand = f"{commit.committer}: {said}" if commit.committer else said
+    task = (record.task_name or record.reference_name) if record else by_hand
     instead = entry.replaced_by[:_SHORT] if entry.replaced_by else None
     match entry.kind:
         case "publication":

@@ -1,4 +1,4 @@
-"""A signal during a request: it ends the request at once, is handled after it, and breaks nothing."""
+"""A signal during a request ends it at once, is handled after it, and breaks nothing."""
 
 from __future__ import annotations
 
