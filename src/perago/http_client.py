@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 
 import httpcore
 
-from perago.signals import signals_after
+from perago.signals import raising_after
 
 MAX_ANSWER = 64 << 20
 _PIECE = 16 << 10
@@ -147,7 +147,7 @@ class HttpClient:
         """Send a request and read its whole answer; raises ``RequestError``, and nothing else."""
         seconds = min(seconds, max(seconds_left(), 0.0))
         exchange = _Exchange(seconds, time.monotonic() + seconds)
-        with signals_after(exchange.break_off):
+        with raising_after(exchange.break_off):
             return self._exchange(exchange, method, path, query, headers, content)
 
     def _exchange(

@@ -1,4 +1,4 @@
-"""Handle a signal after a piece of work, and not in the middle of it."""
+"""Let what a signal's handler raises wait for the end of a piece of work."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 @contextmanager
-def signals_after(break_off: Callable[[], None]) -> Iterator[None]:
-    """Let a signal only call ``break_off`` in the block; its handler is called at the end.
+def raising_after(break_off: Callable[[], None]) -> Iterator[None]:
+    """Raise at the end of the block what handlers of signals raise in it, not in its middle.
 
-    Python calls handlers in the main thread, between any two of its instructions. One that raises
-    there, as Ctrl-C does, can leave a lock of a library held or be lost in its error handling.
+    Python calls handlers in the main thread, between any two of its instructions. What is raised
+    there, as by Ctrl-C, can leave a lock of a library held or be lost in its error handling.
+    ``break_off`` is called so that the end comes soon; not for a handler that raises nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    waiting = [
-        _Later(number, handler, break_off)
+    guards = [
+        _Guard(number, handler, break_off)
         for number in _SIGNALS
         if callable(handler := signal.getsignal(number))
     ]
     try:
-        for later in waiting:
-            signal.signal(later.number, later)
+        for guard in guards:
+            signal.signal(guard.number, guard)
         yield
     finally:
         # All of them before the first is put back: an earlier handler may raise from then on.
-        for later in waiting:
-            later.is_over = True
-        for later in waiting:
-            signal.signal(later.number, later.handler)
-        for later in waiting:
-            later.catch_up()
+        for guard in guards:
+            guard.is_over = True
+        for guard in guards:
+            signal.signal(guard.number, guard.handler)
+        for guard in guards:
+            if guard.raised is not None:
+                raise guard.raised
 
 
-class _Later:
-    """Stands in for the handler of a signal, and remembers that it came."""
+class _Guard:
+    """Stands in for the handler of a signal: calls it, and keeps what it raises."""
 
     def __init__(self, number: int, handler: _Handler, break_off: Callable[[], None]) -> None:
         self.number, self.handler, self._break_off = number, handler, break_off
         self.is_over = False
-        self._came = False
+        self.raised: BaseException | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.is_over:
             self.handler(number, frame)
             return
-        self._came = True
-        self._break_off()
-
-    def catch_up(self) -> None:
-        if self._came:
-            self._came = False
-            self.handler(self.number, None)
+        try:
+            self.handler(number, frame)
+        except BaseException as raised:  # noqa: BLE001  it is raised at the end of the block
+            self.raised = raised
+            self._break_off()

@@ -90,6 +90,24 @@ def test_a_signal_ends_a_request_that_waits() -> None:
         client.close()
 
 
+def test_a_handler_that_raises_nothing_is_called_and_breaks_nothing_off() -> None:
+    """A run that publishes is not broken off."""
+    came = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+
+    def late() -> Iterator[bytes]:
+        assert came.wait(20)
+        yield answer("200 OK", b"{}")
+
+    try:
+        with GarbageServer(late) as server, a_signal_after(0.2, signal.SIGINT):
+            client = HttpClient(server.url, connect_timeout=5.0)
+            assert client.request("POST", "/merge", seconds=30).status == 200
+            client.close()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_other_threads_and_ignored_signals_are_left_alone(client: HttpClient) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
