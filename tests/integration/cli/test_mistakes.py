@@ -67,12 +67,15 @@ def own_address(setting: str, server: str) -> str:
     )
 
 
-def test_a_task_that_is_not_registered(settings: dict[str, str]) -> None:
-    done = run_perago("start", "bodies:w_write", folder=TASK_MODULES, extra=settings)
+def test_a_task_that_is_not_registered(settings: dict[str, str], tmp_path: Path) -> None:
+    """One of its own: other tests register those of the suite."""
+    module = (TASK_MODULES / "bodies.py").read_text(encoding="utf-8")
+    (tmp_path / "strangers.py").write_text(module.replace('"w_write"', '"w_stranger"'))
+    done = run_perago("start", "strangers:w_stranger", folder=tmp_path, extra=settings)
     assert (done.code, lines(done)) == (
         2,
         [
-            "PRG-102 ConfigurationError: task 'w_write' is not registered in Conductor",
+            "PRG-102 ConfigurationError: task 'w_stranger' is not registered in Conductor",
             "Try: Run `perago register MODULE`, or start with --register.",
             DOCTOR,
         ],
