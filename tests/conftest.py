@@ -42,8 +42,7 @@ _WORKER_INPUT = "perago_stack_keeper"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Only the process that the run was started with keeps servers."""
-    # What is imported and collected stays: to look through it for garbage, again and again, took
-    # a fifth of the time of collecting, and more in each test afterwards.
+    # What is imported and collected stays: there is no garbage in it to look for, again and again.
     gc.disable()
     if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = StackKeeper()

@@ -339,17 +339,13 @@ INFRASTRUCTURE = (
 )
 
 # Every kind of error by its code, in the order of the codes.
-KINDS: dict[str, type[PeragoError]] = {
-    kind.code: kind
-    for kind in sorted(
-        (
-            it
-            for it in tuple(globals().values())
-            if isinstance(it, type) and issubclass(it, PeragoError)
-        ),
-        key=lambda kind: kind.code,
+KINDS: dict[str, type[PeragoError]] = dict(
+    sorted(
+        (kind.code, kind)
+        for kind in tuple(globals().values())
+        if isinstance(kind, type) and issubclass(kind, PeragoError)
     )
-}
+)
 _NAMED = {kind.__name__: kind for kind in KINDS.values()}
 
 

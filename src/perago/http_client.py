@@ -55,13 +55,13 @@ class _Exchange:
     ends: float
     sent: bool = False
     # What it waits for now.
-    socket: socket.socket | None = None
+    line: socket.socket | None = None
 
     def break_off(self) -> None:
         """End what it waits for."""
-        if self.socket is not None:
+        if self.line is not None:
             with suppress(OSError):
-                self.socket.shutdown(socket.SHUT_RDWR)
+                self.line.shutdown(socket.SHUT_RDWR)
 
     def left(self, timeout: float | None) -> float:
         """Return the time for the next operation; raises if there is none left."""
@@ -148,9 +148,9 @@ class HttpClient:
         seconds = min(seconds, max(seconds_left(), 0.0))
         exchange = _Exchange(seconds, time.monotonic() + seconds)
         with raising_after(exchange.break_off):
-            return self._exchange(exchange, method, path, query, headers, content)
+            return self._send(exchange, method, path, query, headers, content)
 
-    def _exchange(
+    def _send(
         self,
         exchange: _Exchange,
         method: str,
@@ -211,18 +211,22 @@ class _Stream(httpcore.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        exchange = _exchange.get()
-        exchange.socket = self._stream.get_extra_info("socket")
+        exchange = self._current()
         return self._stream.read(max_bytes, exchange.left(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        exchange = _exchange.get()
-        exchange.socket = self._stream.get_extra_info("socket")
+        exchange = self._current()
         view = memoryview(buffer)
         for start in range(0, len(view), _PIECE):
             left = exchange.left(timeout)
             exchange.sent = True
             self._stream.write(bytes(view[start : start + _PIECE]), left)
+
+    def _current(self) -> _Exchange:
+        """The exchange that uses this connection now, which a signal may break off."""
+        exchange = _exchange.get()
+        exchange.line = self._stream.get_extra_info("socket")
+        return exchange
 
     def close(self) -> None:
         self._stream.close()
