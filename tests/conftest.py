@@ -17,7 +17,9 @@ import pytest
 from perago import dev
 from perago.connections import LakeFSConnection
 from support.command_line import close_server
-from support.shared_stack import StackKeeper, ask_keeper
+from support.go_programs import VERSITYGW
+from support.lake_servers import BUCKET
+from support.shared_stack import Asked, StackKeeper, ask_keeper
 
 # Imported by the fixtures themselves: they load both SDKs, which most tests do not need.
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     spark = "spark" in marks
     dev.obtain(spark=spark)
+    if any(item.get_closest_marker("s3") for item in session.items):
+        VERSITYGW.obtain()
     if hasattr(session.config, "workerinput"):
         start = partial(_endpoints, session.config, spark=spark)
         threading.Thread(target=start, name="start servers", daemon=True).start()
@@ -103,7 +107,8 @@ def _endpoints(config: pytest.Config, *, spark: bool) -> dev.Endpoints:
     if keeper is not None:
         return keeper.stack(spark=spark).endpoints
     address, key = config.workerinput[_WORKER_INPUT]  # type: ignore[attr-defined]
-    return ask_keeper(address, key, spark=spark)
+    asked: Asked = "spark" if spark else "stack"
+    return dev.Endpoints.model_validate_json(ask_keeper(address, key, asked))
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +146,16 @@ def connection(endpoints: dev.Endpoints) -> LakeFSConnection:
 
 
 @pytest.fixture(scope="session")
+def s3_connection(pytestconfig: pytest.Config) -> LakeFSConnection:
+    """The same for a LakeFS on an S3 store; its repositories are on ``s3://BUCKET/…``."""
+    keeper = pytestconfig.stash.get(_KEEPER, None)
+    if keeper is not None:
+        return keeper.lake_on_s3().connection
+    address, key = pytestconfig.workerinput[_WORKER_INPUT]  # type: ignore[attr-defined]
+    return dev.LakeFSEndpoint.model_validate_json(ask_keeper(address, key, "s3")).connection
+
+
+@pytest.fixture(scope="session")
 def servers(endpoints: dev.Endpoints) -> Iterator[Servers]:
     """Clients of LakeFS and Conductor, opened once."""
     from support.real_world import Servers
@@ -172,6 +187,14 @@ def lake(connection: LakeFSConnection, tmp_path: Path) -> LakeRepository:
     from support.lake_repository import a_new_repository
 
     return a_new_repository(connection, tmp_path)
+
+
+@pytest.fixture
+def lake_on_s3(s3_connection: LakeFSConnection, tmp_path: Path) -> LakeRepository:
+    """An empty repository of a LakeFS that gives out presigned addresses."""
+    from support.lake_repository import a_new_repository
+
+    return a_new_repository(s3_connection, tmp_path, f"s3://{BUCKET}/")
 
 
 @pytest.fixture

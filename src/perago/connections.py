@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -52,6 +53,8 @@ class LakeFSConnection:
     s3_endpoint: str | None = None
     # None: the certificates that each client trusts by default.
     authorities: Authorities | None = None
+    # How objects move: straight to LakeFS's store where that is offered, or through the gateway.
+    transfer: Literal["auto", "gateway"] = "auto"
 
     def __post_init__(self) -> None:
         _check_address("LakeFS", self.endpoint, "LAKECTL_SERVER_ENDPOINT_URL")

@@ -104,7 +104,7 @@ class HttpClient:
         self._base = base
         self._connect_timeout = connect_timeout
         self._pool = httpcore.ConnectionPool(
-            ssl_context=_tls(pem) if base.startswith("https:") else None,
+            ssl_context=tls_context(pem) if base.startswith("https:") else None,
             max_connections=connections,
             max_keepalive_connections=connections,
             keepalive_expiry=_KEEP_ALIVE_SECONDS,
@@ -244,8 +244,15 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def _tls(pem: str | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=pem) if pem else httpcore.default_ssl_context()
+def tls_context(pem: str | None, *, and_usual: bool = False) -> ssl.SSLContext:
+    """Trust the certificates in ``pem`` instead of the usual ones, or ``and_usual`` ones too."""
+    if pem is None:
+        return httpcore.default_ssl_context()
+    if not and_usual:
+        return ssl.create_default_context(cadata=pem)
+    context = httpcore.default_ssl_context()
+    context.load_verify_locations(cadata=pem)
+    return context
 
 
 def _pieces(content: bytes | BinaryIO | None) -> bytes | Iterator[bytes] | None:

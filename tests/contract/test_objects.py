@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
 from perago.protocol.names import listing_prefix
-from perago.transfer.inventory import RemoteObject, project
+from perago.transfer.inventory import PIECE, Digest, RemoteObject, project
 from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
@@ -30,6 +31,33 @@ def test_a_listing_has_the_md5_of_a_small_object(lake: LakeUnderTest) -> None:
     lake.put("main", "plain", b"12345")
     (listed,) = lake.objects.list(lake.repository, "main", "")
     assert listed.checksum == hashlib.md5(b"12345").hexdigest()  # noqa: S324  not for security
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20, PIECE, PIECE + 1, 2 * PIECE + 7])
+def test_an_object_of_any_size_comes_back_with_its_digest_and_all_that_it_has(
+    lake: LakeUnderTest, size: int
+) -> None:
+    content = os.urandom(size)
+    digest = Digest(size)
+    digest.update(memoryview(content))
+    lake.put("main", "key", b"before")
+    lake.put("main", "key", content, content_type="text/csv", metadata={"Mixed-Case": "Größe"})
+    (listed,) = lake.objects.list(lake.repository, "main", "")
+    assert listed == RemoteObject("key", size, "text/csv", {"Mixed-Case": "Größe"}, digest.text())
+    assert lake.read("main", "key") == content
+    assert lake.read(lake.commit("main").commit, "key") == content
+
+
+def test_objects_of_a_commit_are_read_in_any_order(lake: LakeUnderTest) -> None:
+    keys = [f"k{number:02}" for number in range(40)] + ["ü", "with space", "日本"]
+    for key in keys:
+        lake.put("main", key, key.encode())
+    ref = lake.commit("main").commit
+    for order in (keys, keys[::-1], keys[::7]):
+        found = [
+            b"".join(lake.objects.read(lake.repository, ref, k, len(k.encode()))) for k in order
+        ]
+        assert found == [key.encode() for key in order]
 
 
 def test_a_prefix_is_no_path_boundary_to_a_listing_but_to_a_projection(
@@ -129,6 +157,8 @@ def test_writing_to_a_missing_branch_is_not_found(lake: LakeUnderTest) -> None:
         lake.put("no-such-branch", "a")
     with pytest.raises(NotFoundError):
         lake.put("no-such-branch", "a", metadata={"k": "v"})
+    with pytest.raises(NotFoundError):
+        lake.put("no-such-branch", "a", bytes(PIECE + 1))
 
 
 @pytest.mark.parametrize(

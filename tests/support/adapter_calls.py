@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,19 @@ from perago.conductor.inspection import ConductorInspection
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.conductor.workflows import ConductorWorkflows
 from perago.connections import ConductorConnection, LakeFSConnection
+from perago.lakefs.api import LakeFSApi
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
 from perago.lakefs.inspection import LakeFSInspection
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.presigned import PresignedClient
 from perago.lakefs.repositories import LakeFSRepositories
+from perago.lakefs.staging import Target
+from perago.lakefs.store_client import host_of
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
-from support.garbage_server import answer
+from support.garbage_server import HERE, answer, placed_answer
 
 ID = "a" * 64
 SECRET = "lakefs-secret-7a1f"
@@ -63,7 +68,16 @@ def lakefs(url: str) -> LakeFSConnection:
         connect_timeout=Patience.seconds,
         read_timeout=Patience.seconds,
         retry_seconds=0.1,
+        transfer="gateway",
     )
+
+
+def presigned(url: str) -> PresignedClient:
+    """A client of a store that has answered before, so that a failure of it is one."""
+    connection = replace(lakefs(url), transfer="auto")
+    client = PresignedClient(connection, LakeFSApi(connection))
+    client._have_answered.add(host_of(url))
+    return client
 
 
 def conductor(url: str, **credentials: Any) -> ConductorConnection:
@@ -148,6 +162,78 @@ OBJECTS: dict[str, Call] = {
     "delete": Call(lambda objects: objects.delete("repo", "staging", ["key"]), changes=True),
 }
 
+_SIGNED = f"{HERE}/store/place?X-Amz-Signature=7f3c"
+_PATH = "/api/v1/repositories/repo"
+_STAT = {
+    "path": "key",
+    "path_type": "object",
+    "size_bytes": 9 << 20,
+    "physical_address": _SIGNED,
+}
+
+
+def _answered(line: str, body: object, status: str = "200 OK") -> tuple[str, bytes]:
+    """The good answer to requests that begin like a line, with addresses of the server itself."""
+    return line, placed_answer(status, json.dumps(body).encode())
+
+
+_CONFIG = _answered(
+    "GET /api/v1/config ",
+    {
+        "version_config": {"version": "1"},
+        "storage_config": {
+            "blockstore_type": "s3",
+            "pre_sign_support": True,
+            "pre_sign_multipart_upload": True,
+        },
+    },
+)
+_READ_ADDRESS = _answered(f"GET {_PATH}/refs/main/objects/stat?", _STAT)
+_LOCATION = _answered(
+    f"GET {_PATH}/branches/staging/staging/backing?",
+    {"physical_address": "s3://bucket/place", "presigned_url": _SIGNED},
+)
+_UPLOAD = _answered(
+    f"POST {_PATH}/branches/staging/staging/pmpu?",
+    {"upload_id": "u", "physical_address": "s3://bucket/place", "presigned_urls": [_SIGNED] * 2},
+    "201 Created",
+)
+_STORED = ("PUT /store/", answer("200 OK", b"", headers='ETag: "e"\r\n'))
+
+
+def _write_presigned(size: int) -> Callable[[Any], object]:
+    def write(client: PresignedClient) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(size)
+            client.write(Target("repo", "staging", "key", "text/plain", {}), Path(file.name))
+
+    return write
+
+
+PRESIGNED: dict[str, Call] = {
+    "check (a place)": Call(lambda client: client.check("repo", "main")),
+    "check (the store)": Call(lambda client: client.check("repo", "main"), good=(_LOCATION,)),
+    "can_read": Call(lambda client: client.can_read()),
+    "can_write": Call(lambda client: client.can_write(1 << 30)),
+    "read (an address)": Call(lambda client: list(client.read("repo", "main", "key", 7))),
+    "read (addresses)": Call(lambda client: list(client.read("repo", ID, "key", 7))),
+    "read (the store)": Call(
+        lambda client: list(client.read("repo", "main", "key", 7)), good=(_READ_ADDRESS,)
+    ),
+    "read (the store, in pieces)": Call(
+        lambda client: list(client.read("repo", "main", "key", 20 << 20)), good=(_READ_ADDRESS,)
+    ),
+    # What is in the store alone is not on the branch: until LakeFS is told, nothing has changed.
+    "write (a place)": Call(_write_presigned(1000)),
+    "write (the store)": Call(_write_presigned(1000), good=(_LOCATION,)),
+    "write (on the branch)": Call(_write_presigned(1000), changes=True, good=(_LOCATION, _STORED)),
+    "write (parts, begun)": Call(_write_presigned(9 << 20), changes=True),
+    "write (parts, the store)": Call(_write_presigned(9 << 20), good=(_UPLOAD,)),
+    "write (parts, completed)": Call(
+        _write_presigned(9 << 20), changes=True, good=(_UPLOAD, _STORED)
+    ),
+}
+
 GARBAGE: dict[str, Call] = {
     "repositories": Call(lambda garbage: garbage.repositories()),
     "branches": Call(lambda garbage: list(garbage.branches("repo"))),
@@ -228,6 +314,7 @@ WORKFLOWS: dict[str, Call] = {
 ADAPTERS: dict[type, tuple[Callable[[str], Any], dict[str, Call]]] = {
     LakeFSControl: (lambda url: closing(LakeFSControl(lakefs(url))), CONTROL),
     LakeFSObjects: (lambda url: closing(LakeFSObjects(lakefs(url))), OBJECTS),
+    PresignedClient: (lambda url: closing(presigned(url)), PRESIGNED),
     LakeFSGarbage: (lambda url: closing(LakeFSGarbage(lakefs(url))), GARBAGE),
     ConductorAttempts: (lambda url: closing(ConductorAttempts(conductor(url), tries=2)), ATTEMPTS),
     ConductorInspection: (

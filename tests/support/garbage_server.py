@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 
 _LONGEST_REQUEST = 1 << 20
+# Stands for the server's own address in a good answer, which has no length then.
+HERE = "http://here"
 PAGE = b"<!doctype html><html><body><h1>Welcome</h1></body></html>"
 
 
@@ -17,6 +19,11 @@ def answer(status: str, body: bytes, kind: str = "application/json", headers: st
     """A well-formed answer."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{headers}Content-Length: {len(body)}\r\n"
     return head.encode() + b"Connection: close\r\n\r\n" + body
+
+
+def placed_answer(status: str, body: bytes) -> bytes:
+    """An answer in whose body ``HERE`` is replaced by where the server is."""
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n".encode() + body
 
 
 def _once(data: bytes) -> Callable[[], Iterator[bytes]]:
@@ -148,7 +155,7 @@ class GarbageServer:
             line = self._take_request(end)
             for start, data in self._good.items():
                 if line.startswith(start):
-                    end.sendall(data)
+                    end.sendall(data.replace(HERE.encode(), self.url.encode()))
                     break
             else:
                 for part in self._garbage():

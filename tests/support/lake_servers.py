@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +41,8 @@ class S3Store(Server):
         # Credentials in variables: every user can see the arguments.
         keys = {"ROOT_ACCESS_KEY": self.key_id, "ROOT_SECRET_KEY": self.secret}
         address = f"{loopback.LOOPBACK}:{self.port}"
-        arguments = [str(program), "--port", address, "posix", str(buckets)]
+        # As stores do that are not asked otherwise.
+        arguments = [str(program), "--port", address, "--keep-alive", "posix", str(buckets)]
         return Command(arguments, {**environment_without("ROOT_", "VGW_"), **keys})
 
     def healthy(self) -> bool:
@@ -52,17 +53,24 @@ class LakeFSOnS3(LakeFS):
     """LakeFS whose blocks are objects of an S3 store, so that it offers presigned addresses."""
 
     store: S3Store
+    # Where its addresses lead to, if not to the store itself, and for how long they are good.
+    presigned_endpoint: str | None = None
+    presigned_seconds: int | None = None
 
     def _settings(self) -> dict[str, object]:
         store = self.store
         keys = {"access_key_id": store.key_id, "secret_access_key": store.secret}
-        s3 = {
+        s3: dict[str, object] = {
             "force_path_style": True,
             "endpoint": store.endpoint,
             "region": _REGION,
             "discover_bucket_region": False,
             "credentials": keys,
         }
+        if self.presigned_endpoint is not None:
+            s3["pre_signed_endpoint"] = self.presigned_endpoint
+        if self.presigned_seconds is not None:
+            s3["pre_signed_expiry"] = f"{self.presigned_seconds}s"
         signing = {"secret_key": self._secrets.signing_key}
         blocks = {"type": "s3", "s3": s3, "signing": signing}
         return {**super()._settings(), "blockstore": blocks}
@@ -84,8 +92,17 @@ def lakefs_server(folder: Path, *, max_batch_delay: str | None = "0s") -> Iterat
 
 
 @contextmanager
-def lakefs_on_s3(folder: Path) -> Iterator[LakeFSOnS3]:
-    """The same on an S3 store of its own; its repositories are on ``s3://BUCKET/…``."""
+def lakefs_on_s3(
+    folder: Path,
+    *,
+    addressed: Callable[[str], str] | None = None,
+    seconds: int | None = None,
+) -> Iterator[LakeFSOnS3]:
+    """The same on an S3 store of its own; its repositories are on ``s3://BUCKET/…``.
+
+    ``addressed`` is given where the store is, and returns where presigned addresses lead to;
+    they are good for so many ``seconds``.
+    """
     secrets = Secrets.random().lakefs
     with _watched(folder) as watchdog:
         keys = {"key_id": "store", "secret": secrets.signing_key}
@@ -94,6 +111,8 @@ def lakefs_on_s3(folder: Path) -> Iterator[LakeFSOnS3]:
             folder, _port("lakefs"), watchdog, secrets=secrets, max_batch_delay="0s"
         )
         server.store = store
+        server.presigned_endpoint = addressed(store.endpoint) if addressed else None
+        server.presigned_seconds = seconds
         with _running(store), _running(server):
             yield server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lakefs_sdk
 
-from perago import dev
+from perago.connections import LakeFSConnection
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.lakefs.objects import LakeFSObjects
@@ -107,13 +107,13 @@ def fake_lake(folder: Path) -> LakeUnderTest:
     return LakeUnderTest(lake, lake.objects, "repo", folder)
 
 
-def real_lake(endpoints: dev.Endpoints, folder: Path) -> LakeUnderTest:
-    connection = endpoints.lakefs.connection
+def real_lake(connection: LakeFSConnection, folder: Path, store: str = "local://") -> LakeUnderTest:
+    """A repository of a server, below ``store``."""
     repository = f"contract-{uuid.uuid4().hex[:12]}"
     client = connect(connection)
     client.repositories_api.create_repository(
         lakefs_sdk.RepositoryCreation(
-            name=repository, storage_namespace=f"local://{repository}", default_branch="main"
+            name=repository, storage_namespace=f"{store}{repository}", default_branch="main"
         )
     )
     # Before anything else: LakeFS keeps the rules it has once read for some seconds.

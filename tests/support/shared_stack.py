@@ -9,17 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from typing import Literal
 
 from perago import dev
+from support.lake_servers import lakefs_on_s3
 
 _CLOSE_SECONDS = 120.0
 # Every worker may ask at the same time, while the first of them waits for the start.
 _BACKLOG = 64
+
+# LakeFS and Conductor, the same with Spark, or a LakeFS on an S3 store.
+Asked = Literal["stack", "spark", "s3"]
 
 
 class StackKeeper:
@@ -29,6 +35,8 @@ class StackKeeper:
         self._lock = threading.Lock()
         self._stack: dev.Stack | None = None
         self._problem: Exception | None = None
+        self._on_s3: dev.LakeFSEndpoint | None = None
+        self._closing = contextlib.ExitStack()
         self._listener: Listener | None = None
         self._key = secrets.token_bytes(32)
 
@@ -49,6 +57,16 @@ class StackKeeper:
                 raise
             return self._stack
 
+    def lake_on_s3(self) -> dev.LakeFSEndpoint:
+        """A running LakeFS on an S3 store, besides the stack."""
+        with self._lock:
+            if self._on_s3 is None:
+                folder = Path(tempfile.mkdtemp(prefix="perago-tests-"))
+                self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
+                server = self._closing.enter_context(lakefs_on_s3(folder / "s3"))
+                self._on_s3 = server.endpoint
+            return self._on_s3
+
     def listen(self) -> tuple[str, str]:
         """Serve the workers of the run; the address and the key they need."""
         if self._listener is None:
@@ -64,6 +82,7 @@ class StackKeeper:
             try:
                 if self._stack is not None:
                     self._stack.stop()
+                self._closing.close()
             finally:
                 self._lock.release()
 
@@ -71,15 +90,17 @@ class StackKeeper:
         while True:
             try:
                 with listener.accept() as caller:
-                    caller.send(self._answer(bool(caller.recv())))
+                    caller.send(self._answer(caller.recv()))
             except EOFError:  # a worker that went away while it waited
                 continue
             except OSError:  # closed
                 return
 
-    def _answer(self, spark: bool) -> tuple[str, str]:
+    def _answer(self, asked: Asked) -> tuple[str, str]:
         try:
-            return "up", self.stack(spark=spark).endpoints.model_dump_json()
+            if asked == "s3":
+                return "up", self.lake_on_s3().model_dump_json()
+            return "up", self.stack(spark=asked == "spark").endpoints.model_dump_json()
         except Exception as problem:  # noqa: BLE001  the worker that asked says it
             return "down", str(problem)
 
@@ -95,11 +116,11 @@ def _uncounted() -> Iterator[None]:
             os.environ["COVERAGE_PROCESS_CONFIG"] = setting
 
 
-def ask_keeper(address: str, key: str, *, spark: bool) -> dev.Endpoints:
-    """What a worker of the run calls: wait for the servers, and say where they are."""
+def ask_keeper(address: str, key: str, asked: Asked) -> str:
+    """What a worker of the run calls: wait for the servers; where they are, as JSON."""
     with contextlib.closing(Client(address, "AF_UNIX", bytes.fromhex(key))) as line:
-        line.send(spark)
+        line.send(asked)
         state, text = line.recv()
     if state != "up":
-        raise RuntimeError(f"the run's stack could not be started: {text}")
-    return dev.Endpoints.model_validate_json(text)
+        raise RuntimeError(f"the run's servers could not be started: {text}")
+    return str(text)

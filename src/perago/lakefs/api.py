@@ -76,7 +76,9 @@ class ObjectMessage(Message):
     checksum: str | None = None
     content_type: str | None = None
     metadata: dict[str, str] | None = None
-    physical_address: str | None = None
+    # Where the object is, or if it was asked for, a presigned address of it, which is a secret.
+    physical_address: Annotated[str | None, Field(repr=False)] = None
+    physical_address_expiry: int | None = None
 
 
 class ChangeMessage(Message):

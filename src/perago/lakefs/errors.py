@@ -16,6 +16,7 @@ from obstore.exceptions import (
 from perago import http_errors
 from perago.errors import BackendDeniedError, BackendError, BackendRefusedError, PeragoError
 from perago.http_client import Answer, RequestError
+from perago.lakefs.store_client import StoreAnswer
 from perago.text import shorten_line
 
 SERVER = http_errors.Server(
@@ -24,8 +25,10 @@ SERVER = http_errors.Server(
     credentials="LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
 )
 _STATUS = re.compile(r"status code: (\d{3})\b")
-# Every refusal of the S3 gateway has a code. One without it is of another web server.
-_CODE = re.compile(r"<Code>\w+</Code>")
+# Every refusal of the S3 gateway and of an object store has a code. One without it is of another
+# web server.
+_CODE = re.compile(r"<Code>(\w{1,99})</Code>")
+_OTHER_WAY = "or set PERAGO_TRANSFER=gateway, so that objects move through LakeFS."
 
 
 @contextmanager
@@ -63,6 +66,47 @@ def from_answer(
 def from_message(what: str, status: int, message: str, *, changes: bool) -> BackendError:
     """Build the error for a part of a request that LakeFS refused."""
     return http_errors.from_status(SERVER, what, status, message, is_answer=True, changes=changes)
+
+
+def from_store_request(what: str, host: str, error: RequestError) -> BackendError:
+    """Build the error for a request to the object store without an answer."""
+    return http_errors.from_request(_ObjectStore.at(host), what, error, changes=False)
+
+
+def from_store_answer(what: str, host: str, answer: StoreAnswer) -> BackendError:
+    """Build the error for an answer of the object store that does not say "done".
+
+    Of its text nothing but the code is shown: stores repeat what was signed, and the signature.
+    """
+    found = _CODE.search(bytes(answer.content).decode("utf-8", "replace"))
+    return http_errors.from_status(
+        _ObjectStore.at(host),
+        what,
+        answer.status,
+        found[1] if found else "",
+        is_answer=found is not None,
+        changes=False,
+    )
+
+
+class _ObjectStore(http_errors.Server):
+    """The store to which LakeFS gives addresses. No setting says where it is."""
+
+    @classmethod
+    def at(cls, host: str) -> _ObjectStore:
+        return cls(f"the object store {host}", address="", credentials="")
+
+    @property
+    def unreachable_hint(self) -> str:
+        return f"Check that it is up and reachable from this machine, {_OTHER_WAY}"
+
+    @property
+    def denied_hint(self) -> str:
+        return f"LakeFS signed the address: check its clock and its rights there, {_OTHER_WAY}"
+
+    @property
+    def mistaken_hint(self) -> str:
+        return f"LakeFS's addresses must lead to its object store from this machine, {_OTHER_WAY}"
 
 
 def _from_store(

@@ -16,9 +16,11 @@ from perago.conductor.client import ConductorAttempts
 from perago.conductor.taskdefs import ConductorTaskDefs
 from perago.connections import LakeFSConnection, plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError, PeragoError
+from perago.lakefs.api import LakeFSApi
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import FenceState
 from perago.lakefs.garbage import LakeFSGarbage
+from perago.lakefs.presigned import PresignedClient
 from perago.masking import environment_with_secrets, remember_spark_remote
 from perago.operations.fence import FenceAdmin
 from perago.operations.findings import Finding
@@ -83,6 +85,7 @@ class Examination:
             yield Finding("LakeFS", True, f"{connection.server} answers, {_version_of(lake)}")
             yield from _warn_of_plain_http("LAKECTL_SERVER_ENDPOINT_URL", connection.server)
             yield from compare_clocks("LakeFS", lake.clock_difference)
+            yield from check_objects(connection, lake, self.try_in)
             with closing(LakeFSGarbage(connection)) as garbage:
                 if self.try_in is not None:
                     for right in try_rights(lake, garbage, self.try_in):
@@ -219,6 +222,26 @@ def _check_configuration(loaded: LoadedSettings) -> Iterator[Finding]:
     for warning in loaded.warnings:
         place, _, fix = warning.partition("; ")
         yield Finding("configuration", False, place, fix[:1].upper() + fix[1:])
+
+
+def check_objects(
+    connection: LakeFSConnection, lake: LakeFSControl, repository: str | None
+) -> Iterator[Finding]:
+    """Say which way objects move; in a repository, whether their store can be reached."""
+    check = "objects"
+    with closing(LakeFSApi(connection)) as api, closing(PresignedClient(connection, api)) as client:
+        try:
+            if not client.can_read():
+                asked = connection.transfer == "gateway"
+                why = "PERAGO_TRANSFER=gateway" if asked else "its store has no presigned addresses"
+                yield Finding(check, True, f"move through LakeFS's S3 gateway: {why}")
+            elif repository is None:
+                yield Finding(check, True, "move straight to and from LakeFS's object store")
+            else:
+                store = client.check(repository, lake.default_branch(repository))
+                yield Finding(check, True, f"move straight to and from {store}, which answers")
+        except BackendError as error:
+            yield _failure(check, error)
 
 
 def _check_fences(

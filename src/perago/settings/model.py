@@ -189,7 +189,8 @@ class Settings(BaseModel):
     )
     ca_bundle: _File | None = _setting(
         "PERAGO_CA_BUNDLE",
-        "A PEM file with the authorities to trust, for a LakeFS with a private one.",
+        "A PEM file with the authorities to trust, for a LakeFS with a private one; for its object "
+        "store besides the usual ones.",
     )
     conductor_server_url: _Url | None = _setting(
         "CONDUCTOR_SERVER_URL", "The Conductor server, with or without `/api` at its end."
@@ -215,6 +216,12 @@ class Settings(BaseModel):
         "PERAGO_ALLOWED_WORKSPACES",
         "The workspaces that a workflow may ask for: repository/branch patterns, with commas.",
         default="*/*",
+    )
+    transfer: Annotated[Literal["auto", "gateway"], BeforeValidator(_lower)] = _setting(
+        "PERAGO_TRANSFER",
+        "`auto` moves objects straight from and to LakeFS's object store, where LakeFS gives out "
+        "presigned addresses; `gateway` moves all through LakeFS.",
+        default="auto",
     )
     transfer_threads: int = _setting(
         "PERAGO_TRANSFER_THREADS", "Objects moved at once, 1 to 256.", default=32, ge=1, le=256

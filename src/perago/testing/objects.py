@@ -91,9 +91,10 @@ class InMemoryObjects:
         *,
         content_type: str,
         metadata: dict[str, str],
-    ) -> None:
+    ) -> str:
         item = StoredObject(source.read_bytes(), content_type, tuple(sorted(metadata.items())))
         self.put(repository, branch, key, item)
+        return ""
 
     def put(self, repository: str, branch: str, key: str, item: StoredObject) -> None:
         """Write an object without a file; for faults this is the call ``objects.write``."""

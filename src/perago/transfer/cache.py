@@ -131,13 +131,17 @@ class ObjectCache:
 
         self._attempt(add)
 
-    def add_file(self, source: Path) -> None:
-        """Add a file that was uploaded, under the digest of what it holds now."""
+    def add_file(self, source: Path, digest: str = "") -> None:
+        """Add a file that was uploaded, under its digest; without one, that is computed here."""
 
         def add() -> None:
             descriptor = os.open(source, _READ)
             try:
-                self._add_hashed(descriptor, os.fstat(descriptor).st_size)
+                size = os.fstat(descriptor).st_size
+                if digest:
+                    self._add(digest, size, descriptor)
+                else:
+                    self._add_hashed(descriptor, size)
             finally:
                 os.close(descriptor)
 

@@ -42,11 +42,12 @@ class CountedStore:
         *,
         content_type: str,
         metadata: dict[str, str],
-    ) -> None:
-        self._store.write(
+    ) -> str:
+        digest = self._store.write(
             repository, branch, key, source, content_type=content_type, metadata=metadata
         )
         self._count(source.stat().st_size)
+        return digest
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         self._store.delete(repository, branch, keys)

@@ -121,8 +121,8 @@ class ObjectStore(Protocol):
         *,
         content_type: str,
         metadata: dict[str, str],
-    ) -> None:
-        """Upload one file, in bounded pieces."""
+    ) -> str:
+        """Upload one file, in bounded pieces; return its digest if that is known, or nothing."""
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:

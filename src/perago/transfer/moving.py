@@ -72,8 +72,9 @@ def download_partition(
     Returns the record and digest of each file by path. Raises ``BackendUnavailableError`` for an
     object that is not as long as the listing says, or does not have the checksum.
     """
-    # Large objects first: one that started last would be waited for alone.
-    order = sorted(objects, key=lambda item: -item[1].size)
+    # Large objects first: one that started last would be waited for alone. The others in the order
+    # of their keys, in which a store can prepare for what comes next.
+    order = sorted(objects, key=lambda item: (-max(item[1].size, PIECE), item[1].key))
     download = _Download(store, repository, ref, target, cache)
     with _batch(cache):
         # One thread takes small objects from the cache: more would only wait for the interpreter.
@@ -256,9 +257,9 @@ def upload_partition(
 
     def send(upload: Upload) -> None:
         with memory.take(min(upload.size, _MAX_PER_OBJECT)):
-            _upload_one(store, repository, branch, upload, folder / upload.path)
+            digest = _upload_one(store, repository, branch, upload, folder / upload.path)
         if cache is not None:
-            cache.add_file(folder / upload.path)
+            cache.add_file(folder / upload.path, digest)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
     with _batch(cache):
@@ -267,9 +268,9 @@ def upload_partition(
 
 def _upload_one(
     store: ObjectStore, repository: str, branch: str, upload: Upload, source: Path
-) -> None:
+) -> str:
     _assert_as_scanned(source, upload)
-    store.write(
+    digest = store.write(
         repository,
         branch,
         upload.key,
@@ -278,6 +279,7 @@ def _upload_one(
         metadata=upload.metadata,
     )
     _assert_as_scanned(source, upload)
+    return digest
 
 
 def _assert_as_scanned(source: Path, upload: Upload) -> None:

@@ -26,6 +26,7 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection:
         secret,
         s3_endpoint=settings.lakefs_s3_endpoint,
         authorities=Authorities.read(bundle) if bundle else None,
+        transfer=settings.transfer,
     )
 
 

@@ -15,7 +15,8 @@ from perago import dev
 from perago.connections import Authorities, LakeFSConnection
 from perago.errors import BackendError, ConfigurationError
 from perago.lakefs.control import LakeFSControl
-from perago.lakefs.objects import GatewayClient, LakeFSObjects
+from perago.lakefs.gateway import GatewayClient
+from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.store_serializer import LakeFSStoreSerializer
 from perago.protocol.events import PhaseEvent
 from perago.protocol.workspace import StagingBranch

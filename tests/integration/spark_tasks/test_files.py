@@ -21,7 +21,7 @@ from perago.spark.files import SparkFiles
 from support.real_world import Params, Result
 from support.spark_world import ALSO_ON_A_CLUSTER, RealSparkWorld, attempt
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MODULE = "perago_files_of_a_test"
 

@@ -16,8 +16,10 @@ from pydantic import SecretStr
 from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.transfer.engines import TransferEngine
+from perago.transfer.inventory import PIECE
 from perago.transfer.partition import Bounds
 from support.engines import Body, Engines
+from support.fault_proxy import FaultProxy
 from support.lake_repository import LakeRepository
 from support.trees import ODD_NAMES
 
@@ -179,6 +181,33 @@ def test_generated_trees_give_the_same_tree_plan_branch_or_error(
     engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str, units: int
 ) -> None:
     assert_same(engines, before, after, prefix, units)
+
+
+@pytest.mark.s3
+def test_past_the_gateway_both_engines_do_the_same_and_nothing_holds_an_address(
+    lake_on_s3: LakeRepository, spark_session: SparkSession
+) -> None:
+    lake = lake_on_s3
+    for name, size in {"whole": 1 << 20, "large": PIECE + 5, "a/small": 7}.items():
+        source = lake.root / "source"
+        source.write_bytes(os.urandom(size))
+        lake.put(name, source)
+    ref = lake.commit()
+
+    def body(data: Path) -> None:
+        for name in ("whole", "large"):
+            (data / name).write_bytes((data / name).read_bytes()[::-1])
+
+    with FaultProxy(lake.connection.server) as proxy:
+        engines = Engines(lake.through(proxy.endpoint), spark_session)
+        found = [engines.outcome(e, ref, "", body) for e in (engines.process, engines.spark)]
+        assert [line for line in proxy.requests if "/api/v1/" not in line] == []
+        assert any("presign=true" in line for line in proxy.requests)
+    assert found[1] == found[0]
+    assert len(found[0]) == 7
+    written = [path for path in lake.root.rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if b"X-Amz-" in path.read_bytes()]
 
 
 def test_an_error_in_a_task_is_the_one_of_this_process(engines: Engines) -> None:

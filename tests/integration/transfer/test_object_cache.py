@@ -67,8 +67,8 @@ def test_an_object_that_another_tool_uploaded_in_parts_of_its_own_is_found_by_it
     cache.prepare()
     lake = replace(lake, cache=cache)
     with monkeypatch.context() as other:
-        for module in ("perago.transfer.inventory", "perago.lakefs.objects"):
-            other.setattr(f"{module}.PIECE", 5 << 20)
+        for module in ("transfer.inventory", "lakefs.gateway", "lakefs.presigned", "lakefs.pieces"):
+            other.setattr(f"perago.{module}.PIECE", 5 << 20)
         lake.put("in/file", os.urandom(PIECE + 5))
     ref = lake.commit()
     with lake.workspace(ref, "in") as first:

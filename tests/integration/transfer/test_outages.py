@@ -23,7 +23,7 @@ from perago.errors import (
 )
 from perago.transfer.engine import Engine
 from support.fault_proxy import FaultProxy
-from support.lake_repository import LakeRepository
+from support.lake_repository import LakeRepository, a_new_repository
 
 pytestmark = pytest.mark.servers
 
@@ -74,6 +74,12 @@ REQUESTS = {
     "delete": _delete,
 }
 every_request = pytest.mark.parametrize("request_name", REQUESTS)
+
+
+@pytest.fixture
+def lake(connection: LakeFSConnection, tmp_path: Path) -> LakeRepository:
+    """Through the gateway; ``test_past_the_gateway`` has the outages of a store."""
+    return a_new_repository(connection, tmp_path)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from perago.errors import BackendUnavailableError, LostReplyError
 from perago.lakefs import control
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.presigned import PresignedClient
 from support.adapter_calls import ADAPTERS, Patience
 from support.garbage_server import ENDLESS, GARBAGE, SLOW, GarbageServer
 
@@ -38,7 +39,7 @@ def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
 
 
 # One for each client below them: what never ends is ended there.
-_CLIENTS = (LakeFSControl, LakeFSObjects, ConductorAttempts)
+_CLIENTS = (LakeFSControl, LakeFSObjects, PresignedClient, ConductorAttempts)
 # Those that make a client wait do so at the same time.
 _KINDS = {kind: [kind] for kind in GARBAGE if kind not in SLOW} | {"slow answers": SLOW}
 

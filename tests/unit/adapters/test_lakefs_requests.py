@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from perago.errors import BackendDeniedError, BackendUnavailableError, LostReplyError
-from perago.lakefs import objects as object_client
+from perago.lakefs import gateway, pieces
 from perago.lakefs.control import LakeFSControl
-from perago.lakefs.objects import LakeFSObjects, pieces_at_once
+from perago.lakefs.objects import LakeFSObjects
+from perago.lakefs.pieces import pieces_at_once
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 from perago.transfer import inventory
 from perago.transfer.inventory import PIECE, piece_size
@@ -190,7 +191,7 @@ def test_a_file_is_written_in_no_more_parts_than_the_server_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "_MAX_PARTS", 2)
-    for module in (inventory, object_client):
+    for module in (inventory, gateway, pieces):
         monkeypatch.setattr(module, "PIECE", 5 << 20)
     file = tmp_path / "large"
     with file.open("wb") as large:

@@ -33,7 +33,7 @@ def test_the_store_serves_a_folder_and_has_its_keys_from_its_environment(
     buckets = tmp_path / "versitygw" / "buckets"
     assert command.arguments == [
         "/bin/versitygw",
-        *["--port", "127.0.0.1:7001", "posix", str(buckets)],
+        *["--port", "127.0.0.1:7001", "--keep-alive", "posix", str(buckets)],
     ]
     assert command.env["ROOT_SECRET_KEY"] == "store-secret"
     assert (buckets / BUCKET).is_dir()

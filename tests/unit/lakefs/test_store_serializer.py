@@ -14,7 +14,9 @@ from perago.connections import Authorities, LakeFSConnection
 from perago.lakefs import store_serializer as serializer
 from perago.lakefs.store_serializer import LakeFSStoreSerializer, open_store
 
-CONNECTION = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("hush"), retry_seconds=3.0)
+CONNECTION = LakeFSConnection(
+    "http://127.0.0.1:1", "key", SecretStr("hush"), retry_seconds=3.0, transfer="gateway"
+)
 
 
 def test_the_file_is_only_this_user_s_and_is_never_written_through(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_healthy_set_up_has_a_line_for_each_thing(set_up: SetUp) -> None:
     assert texts == {
         "LakeFS": f"{lakefs} answers, version 1.84.0",
         "LakeFS's clock": "agrees with this machine's",
+        "objects": "move through LakeFS's S3 gateway: its store has no presigned addresses",
         "Conductor": f"{conductor}/api answers, version 3.32.3",
         "Conductor's clock": "agrees with this machine's",
         "dead workers": "are noticed 60 s after their last heartbeat (responseTimeoutSeconds of 1 "
@@ -119,6 +120,22 @@ def test_a_healthy_set_up_has_a_line_for_each_thing(set_up: SetUp) -> None:
         "Java": "Spark runs on Java 21 at /jvm/bin/java",
         "workspace root": f"{set_up.folder}/workspaces has room, and files in it can be locked",
     }
+
+
+@pytest.mark.parametrize("asked", ["auto", "gateway"])
+def test_the_way_of_objects_is_shown(set_up: SetUp, asked: str) -> None:
+    storage = {"blockstore_type": "s3", "pre_sign_support": True}
+    config = said({"version_config": {"version": "1.84.0"}, "storage_config": storage})
+    answers = {**lakefs_answers(), "GET /api/v1/config ": config}
+    set_up.set_servers(set_up.serve(answers), set_up.serve(conductor_answers()))
+    set_up.set(PERAGO_TRANSFER=asked)
+    found = findings()["objects"]
+    assert (found.ok, found.text) == (
+        True,
+        "move straight to and from LakeFS's object store"
+        if asked == "auto"
+        else "move through LakeFS's S3 gateway: PERAGO_TRANSFER=gateway",
+    )
 
 
 def test_with_nothing_set_each_line_says_what_to_set(set_up: SetUp) -> None:

@@ -185,6 +185,7 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         ("LAKECTL_SERVER_ENDPOINT_URL", "http://x\n"),
         ("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "key\n"),
         ("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", " secret"),
+        ("PERAGO_TRANSFER", "presigned"),
         ("PERAGO_TRANSFER_THREADS", "257"),
         ("PERAGO_TRANSFER_THREADS", "1.5"),
         ("PERAGO_SHUTDOWN_GRACE_SECONDS", "-1"),

@@ -148,6 +148,28 @@ def test_what_a_step_published_is_there_for_the_next_one(place: Place) -> None:
     assert contents(after) == {**FILES, "one": b"changed", "made": LARGE[:-1]}
 
 
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+def test_a_digest_that_the_store_told_is_not_computed_again(
+    cache: ObjectCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with monkeypatch.context() as without:
+        without.setattr(cache_module, "Digest", None)
+        cache.add_file(file, remote_of(content).checksum)
+    cache.end_batch()
+    assert take(cache, remote_of(content)) == content
+
+
+def test_a_digest_that_was_wrong_is_found_out(cache: ObjectCache, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(LARGE[::-1])
+    cache.add_file(file, remote_of(LARGE).checksum)
+    cache.end_batch()
+    assert take(cache, remote_of(LARGE)) is None
+    assert files_of(cache) == []
+
+
 def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(place: Place) -> None:
     place.fetch("first")
     data, _ = place.fetch("second")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perago.errors import BackendUnavailableError
 from perago.transfer.engine import download_target
-from perago.transfer.inventory import RemoteObject
+from perago.transfer.inventory import PIECE, RemoteObject
 from perago.transfer.moving import DownloadTarget, download_partition, landing_folder
 from perago.transfer.scan import FetchedFile, scan
 
@@ -44,6 +45,22 @@ def test_a_repeated_partition_puts_whole_files_in_place_again(data: Path) -> Non
     assert (data / "in" / "one").read_bytes() == b"one"
     assert scan(data).files == {"in/one": fetched["in/one"].record}
     assert [path.name for path in data.parent.iterdir()] == ["data"]
+
+
+def test_large_objects_come_first_and_the_others_in_the_order_of_their_keys(data: Path) -> None:
+    """One that began last would be waited for alone; a store prepares for the following keys."""
+    read: list[str] = []
+
+    class InOrder(Objects):
+        def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+            read.append(key)
+            yield memoryview(bytes(size))
+
+    sizes = {"b": 10, "ä": 5, "a": PIECE, "large": PIECE + 1, "a/b": 1, "larger": PIECE + 2}
+    objects = [(key.replace("/", "-"), RemoteObject(key, size)) for key, size in sizes.items()]
+    store: Any = InOrder()
+    download_partition(store, "repository", "ref", objects, DownloadTarget(data), 1)
+    assert read == ["larger", "large", "a", "a/b", "b", "ä"]
 
 
 def test_a_task_that_was_given_up_cannot_put_a_file_in_place(data: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import SecretStr
@@ -16,6 +16,7 @@ from perago.protocol.fences import Lease
 from perago.settings import Settings
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold
+from perago.wiring.connections import lakefs_connection
 from perago.wiring.ports import SystemClock, build_engine, open_cache
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
@@ -26,6 +27,17 @@ def built(**settings: Any) -> Engine:
     engine = build_engine(Settings(**settings), LAKEFS, STORE, lambda _: None)
     assert isinstance(engine, Engine)
     return engine
+
+
+@pytest.mark.parametrize("way", ["auto", "gateway"])
+def test_the_way_of_objects_is_part_of_the_connection(way: Literal["auto", "gateway"]) -> None:
+    settings = Settings(
+        lakefs_endpoint="http://127.0.0.1:1",
+        lakefs_access_key_id="key",
+        lakefs_secret_access_key=SecretStr("secret"),
+        transfer=way,
+    )
+    assert lakefs_connection(settings).transfer == way
 
 
 def test_without_spark_this_process_moves_everything(tmp_path: Path) -> None:

@@ -1,0 +1,301 @@
+"""Objects past the gateway: their bytes go straight between this process and the object store.
+
+LakeFS offers that where its store can presign: it gives out addresses at which one object can be
+read or written for some minutes. It offers it also where a worker cannot reach the store. So, as
+long as the store has not answered well once, any failure of it means that it is of no use from
+here: what was to be moved goes through the gateway, and so does everything for a while.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+
+from pydantic import TypeAdapter
+
+from perago.connections import LakeFSConnection
+from perago.errors import BackendError, BackendUnavailableError
+from perago.http_client import RequestError
+from perago.lakefs.addresses import Address, ReadAddresses, RenewedAddress
+from perago.lakefs.api import ConfigMessage, LakeFSApi, Message, parsed
+from perago.lakefs.errors import from_store_answer, from_store_request
+from perago.lakefs.pieces import PIECE_PATIENCE, pieces_at_once, read_ahead
+from perago.lakefs.shared_call import SharedCall
+from perago.lakefs.staging import Location, Staging, Target
+from perago.lakefs.store_client import StoreAnswer, StoreClient, host_of
+from perago.retry import retrying
+from perago.transfer.inventory import DIGEST, PIECE, piece_size
+
+_log = logging.getLogger(__name__)
+
+# Smaller objects are written through the gateway: one request to LakeFS instead of two besides the
+# one to the store.
+SMALLEST_WRITTEN = 1 << 20
+# For how long a store that could not be used is not tried again.
+REST_SECONDS = 600.0
+# With these a store refuses an address: expired, signed by a clock that is wrong, or not allowed.
+_REFUSALS = {400, 401, 403}
+_WRITTEN = frozenset({200, 201})
+_md5 = partial(hashlib.md5, usedforsecurity=False)
+
+
+class _Storage(Message):
+    blockstore_type: str
+    pre_sign_support: bool
+    pre_sign_multipart_upload: bool | None = None
+
+
+class _Config(ConfigMessage):
+    # Missing where LakeFS has several stores, of which each may offer something else.
+    storage_config: _Storage | None = None
+
+
+_CONFIG = TypeAdapter(_Config)
+
+
+class StoreUnusableError(Exception):
+    """The store cannot be used from here. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What LakeFS offers."""
+
+    addresses: bool = False
+    # For the parts of a large upload.
+    parts: bool = False
+    # What a store needs besides the content.
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class PresignedClient:
+    """Reads and writes objects at presigned addresses, where that is possible. Thread-safe."""
+
+    def __init__(self, connection: LakeFSConnection, api: LakeFSApi) -> None:
+        self._connection = connection
+        self._api = api
+        authorities = connection.authorities
+        self._store = StoreClient(
+            connect_timeout=connection.connect_timeout,
+            read_timeout=connection.read_timeout,
+            pem=authorities.pem if authorities else None,
+        )
+        self._retrier = partial(retrying, connection.retry_seconds)
+        self._addresses = ReadAddresses(api, self._retrier)
+        self._staging = Staging(api, self._retrier)
+        self._lock = Lock()
+        self._asking = SharedCall[_Offer]()
+        self._offer = _Offer() if connection.transfer == "gateway" else None
+        # The hosts that did. Objects that LakeFS imported may be in several buckets.
+        self._have_answered: set[str] = set()
+        self._rests_until = 0.0
+
+    def close(self) -> None:
+        """Close the connections to the store."""
+        self._store.close()
+
+    def check(self, repository: str, branch: str) -> str:
+        """Return where the store of a repository is; raises ``BackendError`` if none answers."""
+        what, target = "answer as a store", Target(repository, branch, "perago-check", "", {})
+        url = self._staging.locate(target).presigned_url
+        try:
+            answer = self._store.get(url, 0, seconds=self._seconds(0))
+        except RequestError as error:
+            raise from_store_request(what, host_of(url), error) from None
+        # The address is one for writing, and nothing is there: a store refuses.
+        refusal = from_store_answer(what, host_of(url), answer)
+        if isinstance(refusal, BackendUnavailableError):
+            raise refusal
+        return host_of(url)
+
+    def can_read(self) -> bool:
+        """Return whether objects can be read; asks LakeFS once."""
+        return self._current_offer().addresses
+
+    def can_write(self, size: int) -> bool:
+        """Return whether an object of this size is to be written; asks LakeFS once."""
+        if size < SMALLEST_WRITTEN:
+            return False
+        offer = self._current_offer()
+        return offer.parts if size > PIECE else offer.addresses
+
+    def _current_offer(self) -> _Offer:
+        if time.monotonic() < self._rests_until:
+            return _Offer()
+        if self._offer is None:
+            self._offer = self._asking.make(self._ask_for_offer)
+        return self._offer
+
+    def _ask_for_offer(self) -> _Offer:
+        what = "read its storage configuration"
+        config = self._api.get(what, "/config", parsed(_CONFIG), retrier=self._retrier())
+        storage = config.storage_config
+        if storage is None:
+            return _Offer()
+        is_azure = storage.blockstore_type == "azure"
+        return _Offer(
+            storage.pre_sign_support,
+            storage.pre_sign_support and bool(storage.pre_sign_multipart_upload),
+            (("x-ms-blob-type", "BlockBlob"),) if is_azure else (),
+        )
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        """Read an object; raises ``StoreUnusableError`` where the rest cannot be read."""
+        what, ask = f"read object {key!r}", partial(self._addresses.ask, repository, ref, key)
+        if size <= PIECE:
+            found = RenewedAddress(ask, self._addresses.find(repository, ref, key))
+            yield self._read_piece(what, found, None, size)
+        else:
+            yield from read_ahead(partial(self._read_piece, what, RenewedAddress(ask)), size)
+
+    def _read_piece(
+        self, what: str, address: RenewedAddress, start: int | None, length: int
+    ) -> memoryview:
+        seconds = self._seconds(PIECE)
+
+        def get(url: str) -> StoreAnswer:
+            return self._store.get(url, length, start=start, seconds=seconds)
+
+        # A store that does not know ranges would send the whole object.
+        expected = frozenset({200 if start is None else 206})
+        return self._exchange(what, address, get, expected).content
+
+    def write(self, target: Target, source: Path) -> str:
+        """Write an object; return its digest if it is known for sure, or nothing.
+
+        Raises ``StoreUnusableError`` if nothing was written.
+        """
+        size = source.stat().st_size
+        return (self._write_parts if size > PIECE else self._write_whole)(target, source, size)
+
+    def _write_whole(self, target: Target, source: Path, size: int) -> str:
+        with source.open("rb") as file:
+            content = file.read(size)
+        digest = _md5(content)
+        locations: list[Location] = []
+
+        def ask() -> Address:
+            locations.append(self._staging.locate(target))
+            return Address.undated(locations[-1].presigned_url)
+
+        # The store compares it with what arrives.
+        check = {"Content-MD5": base64.b64encode(digest.digest()).decode()}
+        self._put(target.what, RenewedAddress(ask), content, check)
+        self._staging.link(target, locations[-1], digest.hexdigest(), len(content))
+        return digest.hexdigest()
+
+    def _write_parts(self, target: Target, source: Path, size: int) -> str:
+        piece = piece_size(size)
+        upload = self._staging.begin(target, count=-(-size // piece))
+        addresses = [Address.undated(url) for url in upload.presigned_urls]
+        with source.open("rb") as file:
+
+            def send(index: int) -> str:
+                ask = partial(self._staging.locate_part, target, upload, index + 1)
+                content = os.pread(file.fileno(), piece, index * piece)
+                return self._put(target.what, RenewedAddress(ask, addresses[index]), content).etag
+
+            try:
+                with ThreadPoolExecutor(pieces_at_once(piece), "perago-part") as pool:
+                    etags = list(pool.map(send, range(len(addresses))))
+                self._staging.complete(target, upload, etags, size)
+            except Exception:
+                self._staging.abort(target, upload)
+                raise
+            return _digest_of_parts(etags, os.pread(file.fileno(), piece, 0))
+
+    def _put(
+        self,
+        what: str,
+        address: RenewedAddress,
+        content: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> StoreAnswer:
+        everything = {**dict(self._offer.headers if self._offer else ()), **headers}
+
+        def put(url: str) -> StoreAnswer:
+            seconds = self._seconds(len(content))
+            answer = self._store.put(url, content, everything, seconds=seconds)
+            if answer.status in _WRITTEN and not answer.etag:
+                raise RequestError("the answer has no ETag", sent=True)
+            return answer
+
+        return self._exchange(what, address, put, _WRITTEN)
+
+    def _exchange(
+        self,
+        what: str,
+        address: RenewedAddress,
+        send: Callable[[str], StoreAnswer],
+        expected: frozenset[int],
+    ) -> StoreAnswer:
+        """Send a request with retries; an address that is refused is asked for anew, once."""
+
+        def once() -> StoreAnswer:
+            url = address.url()
+            answer = self._sent(what, url, send)
+            if answer.status in _REFUSALS:
+                url = address.url(refused=url)
+                answer = self._sent(what, url, send)
+            host = host_of(url)
+            if answer.status not in expected:
+                raise self._judged(host, from_store_answer(what, host, answer))
+            self._have_answered.add(host)
+            return answer
+
+        try:
+            return once()
+        except BackendUnavailableError:
+            # Only now: for a small object a retrier costs as much as the rest of it.
+            return self._retrier()(once)
+
+    def _sent(self, what: str, url: str, send: Callable[[str], StoreAnswer]) -> StoreAnswer:
+        try:
+            return send(url)
+        except RequestError as error:
+            host = host_of(url)
+            raise self._judged(host, from_store_request(what, host, error)) from None
+
+    def _judged(self, host: str, error: BackendError) -> Exception:
+        """Return the error; if the store has never answered, that it is of no use."""
+        if host in self._have_answered:
+            return error
+        with self._lock:
+            is_told = time.monotonic() < self._rests_until
+            self._rests_until = time.monotonic() + REST_SECONDS
+        if not is_told:
+            _log.warning(
+                "%s; objects go through LakeFS's S3 gateway for %d minutes: make the object store "
+                "reachable from this machine, or set PERAGO_TRANSFER=gateway",
+                error,
+                REST_SECONDS // 60,
+            )
+        return StoreUnusableError()
+
+    def _seconds(self, size: int) -> float:
+        """Return the time for a request that moves so many bytes, on a slow connection too."""
+        pieces = max(1.0, size / PIECE)
+        return self._connection.connect_timeout + (
+            PIECE_PATIENCE * self._connection.read_timeout * pieces
+        )
+
+
+def _digest_of_parts(etags: list[str], first: bytes) -> str:
+    """Return the digest of an object, if the store's tags of its parts are MD5s, or nothing.
+
+    Some stores have tags of the same form that are none, for example where they encrypt with keys
+    of their own: one part tells.
+    """
+    if not all(map(DIGEST.fullmatch, etags)) or _md5(first).hexdigest() != etags[0]:
+        return ""
+    return _md5(b"".join(map(bytes.fromhex, etags))).hexdigest()

@@ -1,0 +1,209 @@
+"""Requests to an object store at presigned addresses: no retry, no redirect, no proxy.
+
+These requests are not made by ``HttpClient``. A piece of an object is received into one buffer and
+sent from one, where that client takes answers apart into small pieces: of half a gigabyte, this
+alone took as long as the whole download. And of thousands of small objects, to parse the heads of
+answers with a library took most of the time. The bounds are the same: each request has a time for
+all of it, also when the store sends one byte at a time, and a size.
+
+An address is a secret: no error holds one.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from perago.http_client import RequestError, seconds_left, tls_context
+from perago.lakefs.store_connection import (
+    AnswerError,
+    Connection,
+    Endpoint,
+    Head,
+    IdleConnections,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_PORTS = {"http": 80, "https": 443}
+_NOT_QUOTED = "/?#[]@!$&'()*+,;=%~:"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAnswer:
+    """The status of an answer, and its content: what was asked for, or the start of an error."""
+
+    status: int
+    content: memoryview
+    # Without quotes; empty where there is none.
+    etag: str = ""
+
+
+@lru_cache(maxsize=64)
+def _endpoint(scheme: str, netloc: str) -> Endpoint:
+    parts = urlsplit(f"{scheme}://{netloc}")
+    if scheme not in _PORTS or not parts.hostname or "@" in netloc or not netloc.isascii():
+        raise ValueError("the address of the object is no http(s) URL")
+    return Endpoint(scheme, parts.hostname, parts.port or _PORTS[scheme])
+
+
+class Place(NamedTuple):
+    """An address, taken apart. All but the server is secret."""
+
+    endpoint: Endpoint
+    # The server as it was signed: with its port exactly if the address has one.
+    netloc: str
+    target: str
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        """Take an address apart; raises ``ValueError`` without quoting it."""
+        scheme, _, rest = url.partition("://")
+        netloc, _, target = rest.partition("/")
+        if not url.isprintable() or " " in url:
+            raise ValueError("the address of the object is no URL")
+        try:
+            endpoint = _endpoint(scheme, netloc)
+        except ValueError:
+            raise ValueError("the address of the object is no http(s) URL") from None
+        # A key that LakeFS imported may be in it as it is.
+        return cls(endpoint, netloc, target if target.isascii() else quote(target, _NOT_QUOTED))
+
+
+def host_of(url: str) -> str:
+    """Return the server of an address, which is no secret."""
+    try:
+        return str(Place.of(url).endpoint)
+    except ValueError:
+        return "(of no usable address)"
+
+
+class StoreClient:
+    """Gets and puts pieces of objects, on connections that are kept. Thread-safe."""
+
+    def __init__(
+        self, *, connect_timeout: float, read_timeout: float, pem: str | None = None
+    ) -> None:
+        """``pem``: certificates to trust besides the usual ones."""
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._pem = pem
+        self._tls: ssl.SSLContext | None = None
+        self._idle = IdleConnections()
+        # A client that is dropped leaves no open connection behind.
+        self._finalizer = weakref.finalize(self, self._idle.close)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._finalizer()
+
+    def get(
+        self, url: str, length: int, *, start: int | None = None, seconds: float
+    ) -> StoreAnswer:
+        """Read a whole object, or from ``start`` on, of which the length is known.
+
+        Raises ``RequestError``, and nothing else; also for content of another length.
+        """
+        headers, status, part = {}, 200, None
+        if start is not None:
+            last = start + length - 1
+            headers, status = {"Range": f"bytes={start}-{last}"}, 206
+            part = f"bytes {start}-{last}/"
+
+        def read(head: Head, connection: Connection) -> memoryview:
+            if head.status != status:
+                return connection.read_error(head)
+            if head.length != length:
+                raise AnswerError(f"the answer has {head.length} bytes instead of {length}")
+            if part is not None and not head.fields.get("content-range", "").startswith(part):
+                raise AnswerError("the answer is another part of the object")
+            content = memoryview(bytearray(length))
+            connection.fill(content)
+            return content
+
+        return self._request("GET", url, headers, b"", seconds, read)
+
+    def put(
+        self, url: str, content: ReadableBuffer, headers: Mapping[str, str], *, seconds: float
+    ) -> StoreAnswer:
+        """Write an object or a part of one; raises ``RequestError``, and nothing else."""
+        sent = memoryview(content)
+        lengths = {"Content-Length": str(len(sent)), **headers}
+
+        def read(head: Head, connection: Connection) -> memoryview:
+            return connection.read_error(head)
+
+        return self._request("PUT", url, lengths, sent, seconds, read)
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: ReadableBuffer,
+        seconds: float,
+        read: Callable[[Head, Connection], memoryview],
+    ) -> StoreAnswer:
+        try:
+            place = Place.of(url)
+        except ValueError as error:
+            raise RequestError(str(error), sent=False) from None
+        ends = time.monotonic() + min(seconds, max(seconds_left(), 0.0))
+        connection: Connection | None = None
+        try:
+            connection = self._idle.take(place.endpoint) or self._connect(place.endpoint, ends)
+            connection.begin(ends)
+            connection.send(_request_head(method, place, headers))
+            # A store that refuses an address need not take the content before it says so.
+            with suppress(ConnectionError):
+                connection.send(content)
+            head = connection.read_head()
+            answer = StoreAnswer(head.status, read(head, connection), head.etag)
+            if head.keeps_connection and connection.is_at_end:
+                self._idle.put(place.endpoint, connection)
+                connection = None
+        except Exception as error:  # noqa: BLE001  whatever an answer makes the code raise
+            sent = connection is not None and connection.is_used
+            raise RequestError(_describe(error), sent=sent) from None
+        else:
+            return answer
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _connect(self, endpoint: Endpoint, ends: float) -> Connection:
+        timeout = min(self._connect_timeout, max(ends - time.monotonic(), 0.001))
+        opened = socket.create_connection((endpoint.host, endpoint.port), timeout)
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if endpoint.scheme == "https":
+                self._tls = self._tls or tls_context(self._pem, and_usual=True)
+                opened = self._tls.wrap_socket(opened, server_hostname=endpoint.host)
+        except BaseException:
+            opened.close()
+            raise
+        return Connection(opened, self._read_timeout)
+
+
+def _request_head(method: str, place: Place, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} /{place.target} HTTP/1.1", f"Host: {place.netloc}", "User-Agent: perago"]
+    # Or a store may decompress what it has.
+    lines += ["Accept-Encoding: identity", *(f"{name}: {headers[name]}" for name in headers)]
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def _describe(error: Exception) -> str:
+    """Describe an error; only ours and those of the system are sure to quote no address."""
+    if isinstance(error, AnswerError):
+        return str(error)
+    text = str(error) if isinstance(error, OSError) else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,205 @@
+"""Requests to an object store: pieces come and go whole, and no error tells an address."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perago.http_client import RequestError, tls_context
+from perago.lakefs import store_connection
+from perago.lakefs.store_client import StoreClient, host_of
+from support.garbage_server import ENDLESS, GARBAGE, GarbageServer, answer
+from support.presigning_lake import SIGNATURE, PresigningLake
+from support.tls import https_before
+
+SECONDS = 10.0
+PLACE = f"/store/o/{b'key'.hex()}?{SIGNATURE}&number=1"
+
+
+@pytest.fixture
+def client() -> Iterator[StoreClient]:
+    with closing(StoreClient(connect_timeout=SECONDS, read_timeout=SECONDS)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lake() -> Iterator[PresigningLake]:
+    with PresigningLake() as running:
+        running.objects["key"] = b"0123456789"
+        yield running
+
+
+def test_content_comes_whole_or_in_part(client: StoreClient, lake: PresigningLake) -> None:
+    whole = client.get(lake.url + PLACE, 10, seconds=SECONDS)
+    part = client.get(lake.url + PLACE, 3, start=4, seconds=SECONDS)
+    assert (whole.status, bytes(whole.content)) == (200, b"0123456789")
+    assert (part.status, bytes(part.content)) == (206, b"456")
+
+
+def test_content_goes_with_its_length_and_the_tag_comes_without_quotes(
+    client: StoreClient, lake: PresigningLake
+) -> None:
+    found = client.put(lake.url + PLACE, b"content", {"Content-MD5": "x"}, seconds=SECONDS)
+    assert (found.status, found.etag) == (200, "9a0364b9e99bb480dd25e1f0284c8555")
+    (asked,) = lake.requests
+    assert asked.body == b"content"
+    assert asked.headers["content-md5"] == "x"
+    assert asked.headers["host"] == lake.url.removeprefix("http://")
+
+
+def test_what_is_no_success_is_left_to_the_caller(
+    client: StoreClient, lake: PresigningLake
+) -> None:
+    lake.expire()
+    lake.expire()
+    refused = client.get(lake.url + PLACE.replace("=1", "=0"), 10, seconds=SECONDS)
+    assert refused.status == 403
+    assert b"AccessDenied" in bytes(refused.content)
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "why"),
+    [
+        ("200 OK", b"short", "5 bytes instead of 7"),
+        ("200 OK", b"too long for it", "15 bytes instead of 7"),
+    ],
+)
+def test_content_of_another_length_is_none(
+    client: StoreClient, head: str, body: bytes, why: str
+) -> None:
+    with (
+        GarbageServer(lambda: iter([answer(head, body)])) as server,
+        pytest.raises(RequestError, match=why),
+    ):
+        client.get(server.url + PLACE, 7, seconds=SECONDS)
+
+
+def test_another_part_of_an_object_is_not_the_one_that_was_asked_for(client: StoreClient) -> None:
+    other = answer("206 Partial", b"0123456", headers="Content-Range: bytes 0-6/20\r\n")
+    with (
+        GarbageServer(lambda: iter([other])) as server,
+        pytest.raises(RequestError, match="another part"),
+    ):
+        client.get(server.url + PLACE, 7, start=7, seconds=SECONDS)
+
+
+def test_a_connection_is_used_again(client: StoreClient, lake: PresigningLake) -> None:
+    for _ in range(3):
+        client.get(lake.url + PLACE, 10, seconds=SECONDS)
+        client.put(lake.url + PLACE, b"content", {}, seconds=SECONDS)
+    assert lake.connections == 1
+
+
+def test_a_connection_that_waited_too_long_is_not(
+    client: StoreClient, lake: PresigningLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_connection, "_KEEP_ALIVE_SECONDS", -1.0)
+    for _ in range(2):
+        client.get(lake.url + PLACE, 10, seconds=SECONDS)
+    assert lake.connections == 2
+
+
+def test_nor_is_one_that_the_store_has_closed(client: StoreClient) -> None:
+    kept = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\ncontent"
+    with GarbageServer(lambda: iter([kept])) as server:
+        for _ in range(3):
+            found = client.get(server.url + PLACE, 7, seconds=SECONDS)
+            assert bytes(found.content) == b"content"
+            # Until its end of the connection has arrived here.
+            time.sleep(0.1)
+        assert len(server.requests) == 3
+
+
+def test_a_store_may_refuse_an_address_before_it_takes_the_content(client: StoreClient) -> None:
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
+
+    def refuse(listener: socket.socket) -> None:
+        end, _ = listener.accept()
+        with end:
+            end.recv(1 << 10)
+            end.sendall(refusal)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}{PLACE}"
+        assert client.put(url, bytes(32 << 20), {}, seconds=SECONDS).status == 403
+        thread.join()
+
+
+def told(client: StoreClient, url: str) -> str:
+    """What comes of a request, as text."""
+    try:
+        return f"status {client.get(url, 7, seconds=SECONDS).status}"
+    except RequestError as error:
+        return f"sent: {error}" if error.sent else f"not sent: {error}"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GARBAGE if kind not in ENDLESS])
+def test_no_error_tells_an_address(client: StoreClient, kind: str) -> None:
+    with GarbageServer(GARBAGE[kind]) as server:
+        text = told(client, server.url + PLACE)
+    assert text.startswith(("sent: ", "status "))
+    assert text != "status 200"
+    assert SIGNATURE not in text
+
+
+def test_an_address_that_is_none_is_not_told_either(client: StoreClient) -> None:
+    for url in ("s3://bucket/key", "http://", "http://h:no/", "http://u:p@h/", "http://ä/", "x y"):
+        text = told(client, f"{url}?{SIGNATURE}")
+        assert text.startswith("not sent: the address")
+        assert SIGNATURE not in text + host_of(f"{url}?{SIGNATURE}")
+
+
+def test_an_address_may_hold_a_key_that_is_not_quoted(
+    client: StoreClient, lake: PresigningLake
+) -> None:
+    client.put(f"{lake.url}/store/größe%20x?number=1&a=b+c", b"", {}, seconds=SECONDS)
+    assert lake.lines() == ["PUT /store/gr%C3%B6%C3%9Fe%20x"]
+
+
+def test_of_an_address_only_the_server_is_told() -> None:
+    assert host_of(f"https://bucket.store.example.com/key?{SIGNATURE}") == (
+        "https://bucket.store.example.com:443"
+    )
+    assert host_of("http://h/k") == "http://h:80"
+
+
+def test_nothing_is_sent_to_a_store_that_is_not_there(client: StoreClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(RequestError, match="refused") as caught:
+        client.get(f"http://127.0.0.1:{port}{PLACE}", 7, seconds=SECONDS)
+    assert not caught.value.sent
+
+
+def test_a_private_authority_is_trusted_besides_the_usual_ones(
+    lake: PresigningLake, tmp_path: Path
+) -> None:
+    with https_before(lake.url, tmp_path) as front:
+        pem = front.ca_bundle.read_text()
+        url = f"{front.url}{PLACE}"
+        with closing(StoreClient(connect_timeout=SECONDS, read_timeout=SECONDS)) as strict:
+            with pytest.raises(RequestError, match="certificate") as caught:
+                strict.get(url, 10, seconds=SECONDS)
+            assert not caught.value.sent
+        trusting = StoreClient(connect_timeout=SECONDS, read_timeout=SECONDS, pem=pem)
+        with closing(trusting):
+            assert bytes(trusting.get(url, 10, seconds=SECONDS).content) == b"0123456789"
+        known = tls_context(None).cert_store_stats()["x509_ca"]
+        both = tls_context(pem, and_usual=True).cert_store_stats()["x509_ca"]
+        assert both > max(known, tls_context(pem).cert_store_stats()["x509_ca"])
+
+
+def test_proxies_of_the_environment_are_ignored(
+    client: StoreClient, lake: PresigningLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert client.get(lake.url + PLACE, 10, seconds=SECONDS).status == 200
