@@ -13,6 +13,7 @@ from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.budget import PublishTimes
+    from perago.settings import Settings
     from perago.tasks.definition import TaskDefinition
 
 
@@ -35,10 +36,12 @@ def budget(
 ) -> None:
     """Propose a PublishBudget for each task from a running worker's publish times."""
     from perago.operations.budget import PublishTimes, fetch_metrics, read_publish_times
-    from perago.tasks.discover import load_tasks
+    from perago.settings import load_settings
+    from perago.wiring.tasks import load_tasks
 
-    definitions = load_tasks([module])
-    times = read_publish_times(fetch_metrics(metrics_url or _default_url()))
+    settings = load_settings()
+    definitions = load_tasks(settings, [module])
+    times = read_publish_times(fetch_metrics(metrics_url or _default_url(settings)))
     proposals = [_proposal(item, times.get(item.name, PublishTimes())) for item in definitions]
     if as_json:
         output.emit_json({"tasks": proposals})
@@ -49,11 +52,10 @@ def budget(
         raise typer.Exit(1)
 
 
-def _default_url() -> str:
+def _default_url(settings: Settings) -> str:
     from perago.errors import ConfigurationError
-    from perago.settings import load_settings
 
-    address = load_settings().metrics_address
+    address = settings.metrics_address
     if address is None or not address.port:
         raise ConfigurationError(
             f"PERAGO_METRICS_ADDRESS is {address or 'off'}, so there is no address to read from",

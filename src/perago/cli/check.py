@@ -14,6 +14,7 @@ from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
     from perago.operations.registration import Comparison
+    from perago.settings import Settings
     from perago.tasks.definition import Problem, TaskDefinition
     from perago.tasks.drift import Difference
 
@@ -40,17 +41,19 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Report every problem of every task at once; with --connect, drift against Conductor too."""
-    from perago.tasks.discover import inspect_targets
+    from perago.settings import load_settings
     from perago.tasks.taskdef import taskdef_warnings
+    from perago.wiring.tasks import inspect_targets
 
-    found = inspect_targets(targets)
+    settings = load_settings()
+    found = inspect_targets(settings, targets)
     report = _Report([task.name for task in found.tasks], found.problems)
     for definition in found.tasks:
         report.warnings += taskdef_warnings(definition)
         if definition.takes_whole_repository:
             report.warnings.append(_whole_repository(definition))
     if connect and not found.problems:
-        report.compared = _compare(found.tasks)
+        report.compared = _compare(settings, found.tasks)
     if as_json:
         output.emit_json(_as_json(report))
     else:
@@ -65,13 +68,12 @@ def _whole_repository(definition: TaskDefinition) -> str:
     )
 
 
-def _compare(definitions: list[TaskDefinition]) -> list[Comparison]:
+def _compare(settings: Settings, definitions: list[TaskDefinition]) -> list[Comparison]:
     from perago.conductor.taskdefs import ConductorTaskDefs
     from perago.operations.registration import compare_with_conductor
-    from perago.settings import load_settings
     from perago.wiring.connections import conductor_connection
 
-    with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:
+    with closing(ConductorTaskDefs(conductor_connection(settings))) as conductor:
         return [compare_with_conductor(conductor, definition) for definition in definitions]
 
 

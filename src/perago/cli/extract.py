@@ -32,10 +32,11 @@ def extract(
     ] = False,
 ) -> None:
     """Print the TaskDefs of tasks, with the JSON Schemas of their params and results."""
-    from perago.tasks.discover import load_tasks
+    from perago.settings import load_settings
     from perago.tasks.taskdef import build_taskdef, taskdef_warnings
+    from perago.wiring.tasks import load_tasks
 
-    definitions = load_tasks(targets)
+    definitions = load_tasks(load_settings(), targets)
     for definition in definitions:
         for warning in taskdef_warnings(definition):
             output.warn(warning)

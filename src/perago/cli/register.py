@@ -27,13 +27,14 @@ def register(
     from perago.conductor.taskdefs import ConductorTaskDefs
     from perago.operations import registration
     from perago.settings import load_settings
-    from perago.tasks.discover import load_tasks
     from perago.tasks.taskdef import taskdef_warnings
     from perago.wiring.connections import conductor_connection
+    from perago.wiring.tasks import load_tasks
 
-    definitions = load_tasks(targets)
+    settings = load_settings()
+    definitions = load_tasks(settings, targets)
     registered: list[registration.Registration] = []
-    with closing(ConductorTaskDefs(conductor_connection(load_settings()))) as conductor:
+    with closing(ConductorTaskDefs(conductor_connection(settings))) as conductor:
         for definition in definitions:
             for warning in taskdef_warnings(definition):
                 output.warn(warning)

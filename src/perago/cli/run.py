@@ -70,8 +70,7 @@ def run(
     from perago.operations.interrupts import Interrupts
     from perago.protocol.outcome import Completed
     from perago.settings import load_settings
-    from perago.spark.files import SparkFiles
-    from perago.tasks.discover import load_tasks
+    from perago.wiring.tasks import load_tasks
 
     given = read_json_object("--params", params)
     interrupts = Interrupts(output.note)
@@ -81,8 +80,7 @@ def run(
                 settings = load_settings()
                 # Before the author's modules are imported, which run in this process.
                 hide_secret_variables()
-                SparkFiles.of(settings).make_importable()
-                definition = _choose(load_tasks([target]), target)
+                definition = _choose(load_tasks(settings, [target]), target)
                 _check_options(definition, workspace, repository, branch)
                 start = _prepare(definition, target, given, settings, workspace, repository, branch)
                 with _Display() as display:

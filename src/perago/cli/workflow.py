@@ -61,10 +61,12 @@ def check(
 
     from perago.operations.workflow_check import check_workflow
     from perago.operations.workflow_file import read_workflow
-    from perago.tasks.discover import load_tasks
+    from perago.settings import load_settings
+    from perago.wiring.tasks import load_tasks
 
     workflow = read_workflow(file)
-    findings = check_workflow(workflow, load_tasks(modules) if modules else None)
+    tasks = load_tasks(load_settings(), modules) if modules else None
+    findings = check_workflow(workflow, tasks)
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
         output.emit_json(

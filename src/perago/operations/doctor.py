@@ -33,9 +33,10 @@ from perago.settings import LoadedSettings, Settings, read_settings
 from perago.spark.masters import check_master
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
-from perago.tasks.discover import Inspection, inspect_targets
+from perago.tasks.discover import Inspection
 from perago.wiring import spark_probe
 from perago.wiring.connections import conductor_connection, lakefs_connection
+from perago.wiring.tasks import inspect_targets
 
 _REQUEST_SECONDS = 10.0
 # HTTP dates have whole seconds, and an answer takes a while.
@@ -112,7 +113,7 @@ class Examination:
             yield from _warn_of_plain_http("CONDUCTOR_SERVER_URL", connection.api)
             yield from compare_clocks("Conductor", conductor.clock_difference)
         with closing(ConductorTaskDefs(connection)) as taskdefs:
-            found = inspect_targets(self.targets)
+            found = inspect_targets(settings, self.targets)
             yield from self._check_taskdefs(taskdefs, found)
             try:
                 registered = taskdefs.response_timeouts()

@@ -36,11 +36,11 @@ from perago.settings import load_settings
 from perago.spark.client import SparkClient
 from perago.spark.files import SparkFiles
 from perago.tasks.context import AttemptState, attempt_context
-from perago.tasks.discover import load_tasks
 from perago.text import shorten
 from perago.wiring.connections import conductor_connection
 from perago.wiring.jobs import build_context, build_job
 from perago.wiring.ports import SparkAccess, open_ports
+from perago.wiring.tasks import load_tasks
 from perago.worker import kernel
 from perago.worker.channel import (
     Assignment,
@@ -221,8 +221,7 @@ def main(
     configure_logs(settings, os.fdopen(log, "w", buffering=1, errors="backslashreplace"))
     line = Line(channel)
     files = SparkFiles.of(settings)
-    files.make_importable()
-    definitions = load_tasks(targets)
+    definitions = load_tasks(settings, targets)
     leftovers = Leftovers(line)
     jobs = {item.name: _alone(build_job(item), leftovers) for item in definitions}
     spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns, files)

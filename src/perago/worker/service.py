@@ -16,14 +16,13 @@ from perago.observability.logs import configure_logs
 from perago.observability.metrics import WorkerMetrics
 from perago.observability.running import RunningView, WorkerState
 from perago.settings import Settings, load_settings
-from perago.spark.files import SparkFiles
 from perago.spark.runtime import open_runtime
 from perago.spark.settings import SparkOptions
 from perago.tasks.definition import TaskDefinition
-from perago.tasks.discover import load_tasks
 from perago.transfer.sweep import Fate, sweep
 from perago.wiring.connections import conductor_connection, lakefs_connection
 from perago.wiring.spark import choose_spark
+from perago.wiring.tasks import load_tasks
 from perago.worker.context import WorkerContext
 from perago.worker.preflight import preflight, try_cluster
 from perago.worker.supervisor import Supervisor
@@ -65,8 +64,7 @@ def serve(
     # Before the author's modules are imported; executors get them back, for their own settings.
     hide_secret_variables()
     configure_logs(settings)
-    SparkFiles.of(settings).make_importable()
-    definitions = load_tasks(targets)
+    definitions = load_tasks(settings, targets)
     chosen = choose_spark(settings, definitions, spark_options)
     checked = chosen.spark if chosen is not None and chosen.is_checked_at_start else None
     for warning in preflight(definitions, settings, register=register, spark=checked):

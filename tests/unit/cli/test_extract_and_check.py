@@ -67,6 +67,20 @@ def test_extract_prints_json_on_stdout_and_the_budget_warning_on_stderr(folder: 
     )
 
 
+@pytest.mark.parametrize("command", ["check", "extract", "register --dry-run"])
+def test_a_module_may_import_the_python_files_of_the_settings(folder: Path, command: str) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "words.py").write_text("COUNT = 3\n")
+    (folder / "needy.py").write_text("from words import COUNT\nfrom good import grow\n")
+    extra = {"CONDUCTOR_SERVER_URL": "http://127.0.0.1:1/api"}
+    ended = run_perago(*command.split(), "needy", folder=folder, extra=extra)
+    assert "it needs 'words', which is not installed" in ended.out + ended.err
+    extra["PERAGO_SPARK_PY_FILES"] = str(elsewhere / "words.py")
+    ended = run_perago(*command.split(), "needy", folder=folder, extra=extra)
+    assert "words" not in ended.out + ended.err
+
+
 def test_what_a_module_prints_on_import_does_not_get_into_the_json(folder: Path) -> None:
     (folder / "noisy.py").write_text("print('loading')\nfrom good import grow\n")
     ended = run_perago("extract", "noisy", folder=folder)
