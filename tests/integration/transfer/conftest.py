@@ -10,7 +10,6 @@ import pytest
 from support.fault_proxy import FaultProxy
 from support.lake_repository import LakeRepository, a_new_repository
 
-
 _PAST_IT = pytest.param("past it", marks=[pytest.mark.s3, pytest.mark.slow])
 
 
