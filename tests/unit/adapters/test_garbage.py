@@ -13,7 +13,7 @@ from tenacity import wait_none
 from perago import retry
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, LostReplyError
-from perago.lakefs import control
+from perago.lakefs import control, presigned
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import PresignedClient
@@ -63,6 +63,7 @@ def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
     if kinds[0] in ENDLESS:
         monkeypatch.setattr(Patience, "seconds", Patience.of_endless)
         monkeypatch.setattr(control, "_CLEANUP_SECONDS", Patience.of_endless)
+        monkeypatch.setattr(presigned, "PIECE_PATIENCE", 1)
     opened, calls = ADAPTERS[adapter]
 
     def attempt(case: tuple[str, str]) -> tuple[object, float]:
