@@ -33,7 +33,8 @@ _BY_STATUS: dict[int, type[BackendError]] = {
     409: ConflictError,
     412: PreconditionError,
 }
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# A text, or brackets that follow each other: an answer may have millions.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]+|[\]}]+')
 # Python parses fewer than 1000 levels, less what is on the stack.
 _DEEPEST = 500
 # The request is too large: also a proxy that says so has not passed it on.
@@ -181,14 +182,15 @@ def _cut(body: bytes) -> bytes:
     """Put null in the place of every array and object below the deepest level that is kept."""
     kept, depth, start = [], 0, 0
     for token in _TOKEN.finditer(body):
-        if token[0] in b"[{":
-            depth += 1
-            if depth == _DEEPEST + 1:
-                kept += [body[start : token.start()], b"null"]
-        elif token[0] in b"]}":
-            depth -= 1
-            if depth == _DEEPEST:
-                start = token.end()
+        begin, end = token.span()
+        if body[begin] in b"[{":
+            if depth <= _DEEPEST < depth + end - begin:
+                kept += [body[start : begin + _DEEPEST - depth], b"null"]
+            depth += end - begin
+        elif body[begin] in b"]}":
+            if depth + begin - end <= _DEEPEST < depth:
+                start = begin + depth - _DEEPEST
+            depth += begin - end
     return b"".join([*kept, body[start:]]) if depth == 0 else b""
 
 
