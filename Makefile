@@ -34,15 +34,13 @@ demo: $(READY) ## Run the demonstration on servers of its own
 # The floor is for all processes of both runs together: `coverage report` checks it.
 MEASURED := --cov --cov-report= --cov-fail-under=0
 
-# What only computes first, uncounted; then the tests that share the servers, in parallel; then those
-# that must be alone. All run, so that one run tells of all failures.
-COMPUTED := tests/model tests/simulation
+# The tests that share the servers in parallel, then those that must be alone. All run, so that one
+# run tells of all failures.
 ALONE := tests/integration
 define run-tests
 	@rm -f .coverage .coverage.*
 	@failed=0; \
-	$(PYTEST) -n auto -m "not alone$(1)" $(COMPUTED) || failed=1; \
-	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" $(MEASURED) $(COMPUTED:%=--ignore=%) || failed=1; \
+	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" $(MEASURED) || failed=1; \
 	$(PYTEST) -m "alone$(1)" $(MEASURED) --cov-append $(ALONE) || failed=1; \
 	$(BIN)/python -m coverage report || failed=1; \
 	exit $$failed

@@ -19,6 +19,8 @@ TOGETHER = {
     # One Connect server of a worker, and one of a test module.
     "runtime": r"spark/test_runtime\.py",
     "private CA": r"spark/test_private_ca\.py",
+    # One LakeFS on a store behind a proxy.
+    "past the gateway": r"transfer/test_past_the_gateway\.py",
     # One site, and one wheel, for all tests of them.
     "site": r"unit/test_docs\.py::test_.*(site|search)",
     "wheel": r"unit/test_package\.py",

@@ -60,6 +60,7 @@ def test_a_killed_executor_is_reported_at_once_and_replaced(site: WorkerSite, ph
     site.assert_nothing_left()
 
 
+@pytest.mark.slow
 @IN_EACH_PHASE
 def test_when_the_supervisor_is_killed_its_executor_ends_and_publishes_nothing(
     site: WorkerSite, phase: str

@@ -29,7 +29,10 @@ def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Si
     site.assert_nothing_left()
 
 
-@pytest.mark.parametrize("phase", [pytest.param("download", marks=slow), "staging", "publish"])
+@pytest.mark.parametrize(
+    "phase",
+    [pytest.param("download", marks=slow), pytest.param("staging", marks=slow), "publish"],
+)
 def test_sigterm_lets_an_attempt_finish(site: WorkerSite, phase: str) -> None:
     site.lakefs.hold(PHASES[phase])
     worker = site.start()
