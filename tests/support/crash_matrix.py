@@ -112,6 +112,8 @@ class CrashSite:
             LAKECTL_SERVER_ENDPOINT_URL=self.proxies["lakefs"].url,
             CONDUCTOR_SERVER_URL=self.proxies["conductor"].url,
             PERAGO_PUBLISH_FENCE=self.fence,
+            # What another cell had downloaded would not be, and nobody be held at its download.
+            PERAGO_OBJECT_CACHE_BYTES="0",
         )
         return self.worker
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from perago import PublishBudget, RetryPolicy, TaskControls, TimeoutPolicy, WorkspaceSpec, task
 
 OWNER = "tests@example.com"
-LEASE_SECONDS = 6
+LEASE_SECONDS = 8
 RETRIES = 30
 
 
@@ -37,7 +37,7 @@ def _controls(recovery: Literal["replace", "adopt"]) -> TaskControls:
             observed_merge_p99_seconds=0.5,
             safety_margin_seconds=0.5,
             lakefs_merge_timeout_seconds=3,
-            conductor_completion_timeout_seconds=1,
+            conductor_completion_timeout_seconds=3,
             heartbeat_interval_seconds=2,
             worker_shutdown_grace_seconds=10,
         ),
