@@ -57,7 +57,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=30.0, help="for how long faults happen")
-    parser.add_argument("--workflows", type=int, default=3000, help="the most to start")
+    parser.add_argument("--workflows", type=int, default=2000, help="the most to start")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="for the report")
     return parser.parse_args()
@@ -66,9 +66,11 @@ def _options() -> argparse.Namespace:
 def _work(running: Fleet, chaos: Chaos, seconds: float, most: int) -> None:
     """Keep the fleet busy while things go wrong."""
     shown = 0.0
-    while running.now() < seconds and len(running.started) < most:
-        while len(running.unfinished()) < _IN_FLIGHT and len(running.started) < most:
-            retried(running.start_workflow)
+    while running.now() < seconds:
+        # Spread over the time, so that the last faults meet workflows too.
+        due = most * running.now() / seconds
+        while len(running.unfinished()) < _IN_FLIGHT and len(running.started) < due:
+            running.start_workflow()
         retried(running.look)
         if running.now() - shown > _SHOW_SECONDS:
             shown = running.now()

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import psutil
+from lakefs_sdk.exceptions import ApiException
 
 from perago import dev
 from perago.testing import FaultProxy
@@ -131,21 +132,42 @@ class Fleet:
     # Workflows
 
     def start_workflow(self) -> None:
-        """Start one on a branch of its own; some have two steps."""
+        """Start one on a branch of its own; some have two steps.
+
+        The servers may be restarted meanwhile: each request is repeated, and made once.
+        """
         world = self.site.world
         branch = f"target-{len(self.started)}"
-        world.sdk.branches_api.create_branch(
-            world.repository, {"name": branch, "source": world.ref}
-        )
+        retried(lambda: self._create_branch(branch))
         first = self._step("one", world.workspace(branch=branch))
         steps = [first]
         if self.chooser.random() < _TWO_STEPS:
             steps.append(self._step("two", "${one.output.workspace}"))
         name = f"wf_{self.site.domain}"
         request = workflows.start_request(name, steps, domain=self.site.domain)
-        answer = self.servers.http.post("/workflow", json=request).raise_for_status()
-        target = Target(world.repository, branch, world.ref)
-        self.started.append(Running(answer.text, target, self.now()))
+        workflow = retried(lambda: self._start({**request, "correlationId": branch}))
+        self.started.append(
+            Running(workflow, Target(world.repository, branch, world.ref), self.now())
+        )
+
+    def _create_branch(self, name: str) -> None:
+        world = self.site.world
+        try:
+            world.sdk.branches_api.create_branch(
+                world.repository, {"name": name, "source": world.ref}
+            )
+        except ApiException as error:
+            if error.status != 409:  # made by a request whose answer was lost
+                raise
+
+    def _start(self, request: workflows.Json) -> str:
+        """Start a workflow, unless a request whose answer was lost has done so."""
+        http = self.servers.http
+        path = f"/workflow/{request['name']}/correlated/{request['correlationId']}"
+        found = http.get(path, params={"includeClosed": "true"}).raise_for_status().json()
+        if found:
+            return str(found[0]["workflowId"])
+        return http.post("/workflow", json=request).raise_for_status().text
 
     def _step(self, reference: str, workspace: Any) -> workflows.Json:
         task = self.chooser.choice(["p_replace", "p_adopt"])
