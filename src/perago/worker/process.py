@@ -1,4 +1,4 @@
-"""One executor process with its warden, as their supervisor holds them."""
+"""One executor process with its warden, as its supervisor starts, replaces and ends it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ import structlog
 
 from perago.masking import environment_with_secrets
 from perago.worker.channel import Channel, ChannelClosedError, Ready
+from perago.worker.context import WorkerContext
 from perago.worker.output import TaskOutput
 
 _START_SECONDS = 120.0
@@ -22,6 +24,8 @@ _START_SECONDS = 120.0
 _END_SECONDS = 15.0
 # The line closes a moment before everything is gone.
 _LAST_BREATH_SECONDS = 5.0
+_TICK_SECONDS = 0.1
+_LONGEST_PAUSE = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -113,3 +117,83 @@ def describe_exit(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"was killed by {signal.Signals(-code).name}"
     return f"was killed by signal {-code}"
+
+
+class LiveExecutor:
+    """One slot's executor: started when it is needed, and again when it died or is worn out."""
+
+    def __init__(
+        self, slot: int, context: WorkerContext, targets: Sequence[str], draining: threading.Event
+    ) -> None:
+        self._slot = slot
+        self._context = context
+        self._targets = targets
+        self._draining = draining
+        self._process: ExecutorProcess | None = None
+        self._deaths = 0
+        self._attempts = 0
+
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def find(self) -> ExecutorProcess | None:
+        """The process if it lives, else a new one; None if it has none and the worker drains."""
+        if self._process is not None and not self._process.is_alive():
+            _log.error("executor_died_idle", slot=self._slot, how=self.bury(self._process))
+        return self._process or self._start()
+
+    def end(self) -> None:
+        """End the process with everything that its bodies started."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+    def bury(self, process: ExecutorProcess) -> str:
+        """Count a death, and say how the process ended."""
+        self._process = None
+        self._deaths += 1
+        return process.reap()
+
+    def note_outcome(self) -> None:
+        """An attempt reached its outcome: deaths before it are not in a row with later ones."""
+        self._deaths = 0
+
+    def note_attempt(self) -> None:
+        """Count an attempt, and end a process that has run its number: leaks end with it."""
+        self._attempts += 1
+        if self._process is not None and self._attempts >= self._context.executor_attempts > 0:
+            _log.info("executor_recycled", slot=self._slot, attempts=self._attempts)
+            self.end()
+
+    def _start(self) -> ExecutorProcess | None:
+        """Start one, after a pause that grows with each death in a row."""
+        if self._deaths:
+            self._context.metrics.executor_restarted()
+        if self._draining.wait(pause_after(self._deaths)):
+            return None
+        process = None
+        try:
+            process = ExecutorProcess(self._targets, moves_on_spark=self._context.moves_on_spark)
+            while not process.is_ready(_TICK_SECONDS):
+                if self._draining.is_set():
+                    process.kill()
+                    return None
+        except (ChannelClosedError, OSError) as error:
+            self._deaths += 1
+            how = process.reap() if process is not None else "could not be started"
+            _log.error("executor_not_started", slot=self._slot, reason=str(error), how=how)
+            return None
+        _log.info("executor_started", slot=self._slot, pid=process.pid)
+        self._process = process
+        self._attempts = 0
+        return process
+
+
+def pause_after(deaths: int) -> float:
+    """Seconds to wait before the next executor, after so many deaths in a row."""
+    return min(2.0 ** (deaths - 2), _LONGEST_PAUSE) if deaths else 0.0

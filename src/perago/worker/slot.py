@@ -49,11 +49,10 @@ from perago.worker.channel import (
 )
 from perago.worker.context import Stopped, WorkerContext
 from perago.worker.poller import Place, Poller, StopSignals
-from perago.worker.process import ExecutorProcess
+from perago.worker.process import ExecutorProcess, LiveExecutor
 from perago.worker.report import Progress
 
 _TICK_SECONDS = 0.1
-_LONGEST_PAUSE = 30.0
 # After an outcome, a slot does not wait longer for what is left of its attempt's directory.
 _REMOVAL_SECONDS = 60.0
 # An executor may notice the end of Spark's server before the thread that watches the server does.
@@ -79,67 +78,28 @@ class Slot:
         self.number = number
         self._context = context
         self._definitions = definitions
-        self._targets = targets
         self._stops = stops
         self._poller = poller
         self._place = Place()
-        self._executor: ExecutorProcess | None = None
-        self._deaths = 0
-        self._attempts = 0
+        self._executor = LiveExecutor(number, context, targets, stops.draining)
         self.running: RunningAttempt | None = None
 
     @property
     def is_ready(self) -> bool:
-        return self._executor is not None
+        return self._executor.is_started
 
     def run(self) -> None:
         """Run the slot's thread until the worker drains."""
         try:
             while not self._stops.draining.is_set():
-                if self._find_executor() is None:
+                if self._executor.find() is None:
                     continue
                 self._poller.offer(self._place)
                 delivery = self._place.take(self._stops.draining)
                 if delivery is not None:
                     self._attempt(delivery)
         finally:
-            self._end_executor()
-
-    def _find_executor(self) -> ExecutorProcess | None:
-        """The executor if it lives, else a new one."""
-        if self._executor is not None and not self._executor.is_alive():
-            self._deaths += 1
-            _log.error("executor_died_idle", slot=self.number, how=self._executor.reap())
-            self._executor = None
-        return self._executor or self._start_executor()
-
-    def _end_executor(self) -> None:
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.kill()
-
-    def _start_executor(self) -> ExecutorProcess | None:
-        """Start one, after a pause that grows with each death in a row."""
-        if self._deaths:
-            self._context.metrics.executor_restarted()
-        if self._stops.draining.wait(pause_after(self._deaths)):
-            return None
-        executor = None
-        try:
-            executor = ExecutorProcess(self._targets, moves_on_spark=self._context.moves_on_spark)
-            while not executor.is_ready(_TICK_SECONDS):
-                if self._stops.draining.is_set():
-                    executor.kill()
-                    return None
-        except (ChannelClosedError, OSError) as error:
-            self._deaths += 1
-            how = executor.reap() if executor is not None else "could not be started"
-            _log.error("executor_not_started", slot=self.number, reason=str(error), how=how)
-            return None
-        _log.info("executor_started", slot=self.number, pid=executor.pid)
-        self._executor = executor
-        self._attempts = 0
-        return executor
+            self._executor.end()
 
     def _attempt(self, delivery: Delivery) -> None:
         execution = Execution(delivery.claim, uuid.uuid4().hex)
@@ -163,7 +123,7 @@ class Slot:
             # What the executor did not remove in its time: a very large directory.
             clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
         self._poller.note(ending)
-        self._recycle()
+        self._executor.note_attempt()
 
     def _run(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
         if is_too_deep(delivery.payload):
@@ -175,10 +135,10 @@ class Slot:
         return self._run_once(running, delivery)
 
     def _run_once(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
-        if self._executor is None or not self._executor.is_alive():
+        if not self._executor.is_alive:
             # To start one takes seconds.
             running.heartbeat.begin()
-        executor = self._find_executor()
+        executor = self._executor.find()
         if executor is None:
             return Stopped.HANDED_BACK
         progress = self._context.progress(delivery)
@@ -188,13 +148,6 @@ class Slot:
         finally:
             running.output = executor.output.finish()
             progress.flush()
-
-    def _recycle(self) -> None:
-        """Replace an executor that has run its number of attempts: leaks end with it."""
-        self._attempts += 1
-        if self._executor is not None and self._attempts >= self._context.executor_attempts > 0:
-            _log.info("executor_recycled", slot=self.number, attempts=self._attempts)
-            self._end_executor()
 
     def _watch(
         self,
@@ -223,7 +176,7 @@ class Slot:
                 elif isinstance(message, OutputReported):
                     executor.output.keep(message.text)
                 elif isinstance(message, Finished):
-                    self._deaths = 0
+                    self._executor.note_outcome()
                     return self._explain(message.outcome, running)
                 elif message is None and not executor.is_alive():
                     return self._fail_for_dead_executor(executor, running, delivery)
@@ -262,7 +215,7 @@ class Slot:
         reason: Stopped | BodyTimeoutError | AttemptTimeoutError | SparkServerDiedError,
     ) -> Outcome | Stopped:
         _log.warning("attempt_stopped", phase=running.phase, reason=str(reason))
-        self._end_executor()
+        self._executor.end()
         self._clear(running, delivery)
         return reason if isinstance(reason, Stopped) else failure_of(reason)
 
@@ -270,9 +223,7 @@ class Slot:
         self, executor: ExecutorProcess, running: RunningAttempt, delivery: Delivery
     ) -> Outcome:
         running.heartbeat.begin()  # what follows may take seconds
-        how = executor.reap()
-        self._executor = None
-        self._deaths += 1
+        how = self._executor.bury(executor)
         self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 
@@ -281,7 +232,7 @@ class Slot:
     ) -> Outcome:
         """Fail the attempt for a bug on this side; its executor may be in any state."""
         try:
-            self._end_executor()
+            self._executor.end()
             self._clear(running, delivery)
         except Exception:  # noqa: BLE001  what is left is swept at the next start
             _log.exception("slot_failed", slot=self.number)
@@ -309,11 +260,6 @@ class LeaseState(Protocol):
 
 def _died(outcome: Failed) -> bool:
     return outcome.code == ExecutorDiedError.code
-
-
-def pause_after(deaths: int) -> float:
-    """Seconds to wait before the next executor, after so many deaths in a row."""
-    return min(2.0 ** (deaths - 2), _LONGEST_PAUSE) if deaths else 0.0
 
 
 @dataclass

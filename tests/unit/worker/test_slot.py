@@ -17,7 +17,8 @@ from perago.worker import slot
 from perago.worker.channel import PhaseReported
 from perago.worker.context import Stopped
 from perago.worker.poller import StopSignals
-from perago.worker.slot import RunningAttempt, Slot, pause_after
+from perago.worker.process import pause_after
+from perago.worker.slot import RunningAttempt, Slot
 from support.clocks import Clock
 
 
