@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from perago.connections import LakeFSConnection
 from perago.errors import SetupError
-from perago.servers import loopback
+from perago.servers import loopback, truststore
 from perago.servers.loopback import LOOPBACK, routed_address
 from perago.servers.memory import GIB, read_size, usable_memory, write_size
 from perago.servers.properties import write_properties
@@ -29,13 +29,12 @@ from perago.servers.server import (
 )
 from perago.servers.toolchain import ivy, java, spark_jars
 from perago.servers.toolchain.cache import Cache
-from perago.servers.truststore import build_truststore, java_options
 from perago.servers.watchdog import Watchdog
 from perago.text import shorten
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LAUNCHER_SECONDS = 60.0
-_TRUSTSTORE = "perago-truststore.p12"
+_TRUSTSTORE = "perago-truststore.jks"
 # For a server that runs small jobs only, such as those of tests and first steps.
 SMALL_JOBS = {
     "spark.driver.extraJavaOptions": " ".join(java.QUICK_START),
@@ -274,8 +273,7 @@ class ConnectServer(Server):
             merged.setdefault("spark.executorEnv.PYSPARK_PYTHON", cluster_python())
             for jar in sorted(folder.glob("*.jar")):
                 _append(merged, "spark.jars", str(jar), ",")
-        if settings.lakefs.authorities is not None:
-            self._trust(settings.lakefs.authorities.file, found.executable, merged)
+        self._trust(found, merged)
         # Last, because a setting of the user must not open the server to other machines.
         return merged | {
             "spark.master": settings.master,
@@ -284,13 +282,18 @@ class ConnectServer(Server):
             "spark.connect.authenticate.token": self._token,
         }
 
-    def _trust(self, bundle: Path, executable: Path, properties: dict[str, str]) -> None:
-        store = build_truststore(bundle, executable, self.home / _TRUSTSTORE)
-        _append(properties, "spark.driver.extraJavaOptions", java_options(str(store)), " ")
-        if not self._settings.is_local:
+    def _trust(self, found: java.Java, properties: dict[str, str]) -> None:
+        """Trust the private authority that is named; the wheel's Java, else what Python trusts."""
+        authorities, target = self._settings.lakefs.authorities, self.home / _TRUSTSTORE
+        if authorities is not None:
+            truststore.write_private(authorities, target)
+        elif not found.is_wheel or truststore.write_machine(target) is None:
+            return
+        _trust(properties, "driver", target)
+        if authorities is not None and not self._settings.is_local:
             # Spark copies the files to the executor's working directory.
-            _append(properties, "spark.files", str(store), ",")
-            _append(properties, "spark.executor.extraJavaOptions", java_options(_TRUSTSTORE), " ")
+            _append(properties, "spark.files", str(target), ",")
+            _trust(properties, "executor", _TRUSTSTORE)
 
 
 def find_out_of_memory(log: Path) -> str | None:
@@ -308,6 +311,11 @@ def find_out_of_memory(log: Path) -> str | None:
 def _append(properties: dict[str, str], key: str, value: str, separator: str) -> None:
     """Append to a setting, so that the value of the user is kept."""
     properties[key] = separator.join(filter(None, [properties.get(key), value]))
+
+
+def _trust(properties: dict[str, str], role: str, store: Path | str) -> None:
+    options = " ".join(truststore.java_options(store))
+    _append(properties, f"spark.{role}.extraJavaOptions", options, " ")
 
 
 def _mirror() -> dict[str, str]:

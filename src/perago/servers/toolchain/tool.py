@@ -33,6 +33,9 @@ _NETWORK_SIGNS = (
     "download failed",
 )
 
+# Of Java and of Go.
+_TRUST_SIGNS = ("pkix path", "failed to verify certificate")
+
 
 def run(
     command: Sequence[str],
@@ -93,6 +96,12 @@ def _failure(what: str, output: str, alternative: str) -> SetupError:
     telling = next(
         (line for sign in signs if (line := _line_with(sign, output))), "no reason given"
     )
+    if any(sign in lowered for sign in _TRUST_SIGNS):
+        return SetupError(
+            f"could not {what}, the certificate of the server is not trusted: {telling}",
+            hint="Set SSL_CERT_FILE to the PEM file with the authorities of your network (for a "
+            f"Java of your own, add them to its truststore), or {alternative}.",
+        )
     if any(sign in lowered for sign in _NETWORK_SIGNS):
         return SetupError(
             f"could not {what}, the download failed: {telling}",

@@ -96,7 +96,7 @@ def test_where_nothing_is_installed_all_run_on_the_wheel(machine: Machine) -> No
     wheel = machine.install_wheel("21.0.8")
     found = java.find(java.SPARK)
     assert found == java.find(java.CONDUCTOR) == java.find(java.FETCH)
-    assert found == java.Java(wheel, 21, full=False)
+    assert found == java.Java(wheel, 21, full=False, is_wheel=True)
     assert str(found) == f"Java 21 at {wheel}"
 
 

@@ -37,6 +37,7 @@ def test_what_a_tool_prints_is_returned_and_its_errors_are_logged(tmp_path: Path
     [
         ("write /x: no space left on device", "could not fetch the moon: the disk is full"),
         ("dial tcp: lookup moon: no such host", "could not fetch the moon, the download failed: "),
+        ("PKIX path building failed", "could not fetch the moon, the certificate of the server"),
         ("syntax error at line 1", "could not fetch the moon: syntax error at line 1"),
     ],
 )
