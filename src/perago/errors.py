@@ -47,6 +47,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
+from perago.names import ACTIONS_FOLDER
+
 
 class Disposition(StrEnum):
     """What a failed attempt means for Conductor."""
@@ -325,7 +327,7 @@ class PreconditionError(BackendRefusedError):
     """A condition that the server itself checks does not hold; in LakeFS, a hook said no."""
 
     code = "PRG-608"
-    hint = "Read the hook's message above; the actions are in the repository's _lakefs_actions/."
+    hint = f"Read the hook's message above; the actions are in the repository's {ACTIONS_FOLDER}."
 
 
 # These say something about the machine and its servers, and nothing about a task.

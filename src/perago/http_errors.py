@@ -154,6 +154,12 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def nothing(body: bytes) -> None:
+    """Read the body of an answer that has none; a page is no such answer."""
+    if body.strip():
+        raise ValueError("the answer has a body where there is none")
+
+
 def parse_json(body: bytes) -> Any:
     """Parse JSON; raises ``ValueError`` for everything that is none."""
     try:

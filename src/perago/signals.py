@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What asks a process to end: Ctrl-C, and a service manager.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -26,7 +27,7 @@ def raising_after(break_off: Callable[[], None]) -> Iterator[None]:
         return
     guards = [
         _Guard(number, handler, break_off)
-        for number in _SIGNALS
+        for number in STOP_SIGNALS
         if callable(handler := signal.getsignal(number))
     ]
     try:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.transfer.inventory import PIECE, Digest, RemoteObject, project
 from support.lakes import LakeUnderTest
 

@@ -25,8 +25,8 @@ from perago.connections import ConductorConnection
 from perago.errors import BackendError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
+from perago.names import ACTIONS_FOLDER
 from perago.protocol.job import Job
-from perago.protocol.names import ACTIONS_FOLDER
 from perago.testing import FaultProxy, HttpFault
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import report

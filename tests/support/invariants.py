@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from perago.protocol.names import STAGING_PREFIX
+from perago.names import STAGING_PREFIX
 from support.real_world import Servers
 
 Json = dict[str, Any]

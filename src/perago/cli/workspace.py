@@ -141,7 +141,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List the files and folders of a place, with their sizes in bytes."""
-    from perago.protocol.names import listing_prefix
+    from perago.names import listing_prefix
     from perago.transfer.inventory import RemoteObject
 
     with _open() as lakefs:

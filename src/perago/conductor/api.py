@@ -98,12 +98,6 @@ def shallow(kind: TypeAdapter[Parsed]) -> Callable[[bytes], Parsed]:
     return lambda body: kind.validate_python(parse_json(body))
 
 
-def nothing(body: bytes) -> None:
-    """Read the body of an answer that has none; a page is no such answer."""
-    if body.strip():
-        raise ValueError("the answer has a body where there is none")
-
-
 def exactly(text: str) -> Callable[[bytes], None]:
     """Return a reader of bodies that must be ``text``, plain or as JSON."""
 

@@ -15,12 +15,12 @@ from perago.conductor.api import (
     TaskMessage,
     WorkflowMessage,
     exactly,
-    nothing,
     parsed,
     segment,
 )
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError, NotFoundError
+from perago.http_errors import nothing
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome, told_reason
 from perago.protocol.ports import AttemptSnapshot, Delivery

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from perago.conductor.api import TASKDEF, ConductorApi, Message, nothing, segment, shallow
+from perago.conductor.api import TASKDEF, ConductorApi, Message, segment, shallow
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
-from perago.http_errors import parse_json
+from perago.http_errors import nothing, parse_json
 from perago.retry import UNSENT_SECONDS
 
 

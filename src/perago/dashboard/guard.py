@@ -11,6 +11,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from perago.servers.loopback import LOOPBACK
 from perago.text import as_utf8
 
 TOKEN = "token"  # noqa: S105  the name of the parameter
@@ -52,7 +53,7 @@ class Guard:
         self._token = token
         # Browsers send a cookie to every port of a host: each dashboard has a name of its own.
         self._cookie = f"perago_{port}"
-        self._hosts = frozenset(f"{host}:{port}" for host in ("127.0.0.1", "localhost"))
+        self._hosts = frozenset(f"{host}:{port}" for host in (LOOPBACK, "localhost"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -18,6 +18,7 @@ from perago.dashboard.sources import LakeSource, Sources
 from perago.dashboard.steps import draw
 from perago.dashboard.timeline import Timeline
 from perago.errors import KINDS, BackendError
+from perago.names import OPEN_STATUSES
 from perago.observability.running import RunningView
 from perago.operations.attempts import Phase, find_traces, judge_fences, read_attempt, read_task_log
 from perago.protocol.outcome import bare_reason
@@ -34,7 +35,6 @@ _MOST_BRANCHES = 200
 _LIMITS = (20, 50, 100)
 _LONGEST_ID = 300
 _LONGEST_JSON = 4000
-_RUNS = frozenset({"SCHEDULED", "IN_PROGRESS"})
 
 
 class NoPageError(Exception):
@@ -106,7 +106,7 @@ class Pages:
             "input": _as_json(found.task.input),
             "result": _as_json(found.task.output) if found.task.output else "",
         }
-        live = found.task.status in _RUNS
+        live = found.task.status in OPEN_STATUSES
         return Page("attempt.html", f"Attempt of {found.task.task_name}", values, is_live=live)
 
     def repositories(self, _: Request) -> Page:
@@ -181,7 +181,7 @@ class Pages:
     def _timeline(self, task: TaskView, running: dict[str, RunningView]) -> Timeline | None:
         if task.task_id in running:
             return timeline.of_running(running[task.task_id])
-        if task.status in _RUNS:
+        if task.status in OPEN_STATUSES:
             return None
         # A task that runs once more keeps its id, and ends at another time.
         key = task.task_id, f"{task.status} {task.ended}"

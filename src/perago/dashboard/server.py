@@ -16,8 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from perago.dashboard.app import build_app
 from perago.dashboard.sources import Sources
 from perago.errors import ServerError, SetupError
+from perago.servers.loopback import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 # Beside the metrics, so that the address is the same from day to day; a taken one is replaced.
 PREFERRED_PORT = 9465
 _BACKLOG = 64

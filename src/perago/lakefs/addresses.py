@@ -16,8 +16,9 @@ from tenacity import Retrying
 
 from perago.lakefs.api import OBJECTS, STAT, LakeFSApi, ObjectMessage, at_path, parsed
 from perago.lakefs.shared_call import SharedCall
+from perago.names import COMMIT_ID
 
-_COMMIT = re.compile(r"[0-9a-f]{64}")
+_COMMIT = re.compile(COMMIT_ID)
 # How many addresses are asked for at once.
 _LEAST, _MOST = 16, 1000
 # Many times as many as were used of those before.

@@ -147,12 +147,6 @@ def parsed(kind: TypeAdapter[Parsed]) -> Reader[Parsed]:
     return lambda body: kind.validate_python(parse_json(body))
 
 
-def nothing(body: bytes) -> None:
-    """Read the body of an answer that has none; a page is no such answer."""
-    if body.strip():
-        raise ValueError("the answer has a body where there is none")
-
-
 def commit_id(body: bytes) -> None:
     """Read the body of an answer that is the id of a commit."""
     if not _COMMIT_ID.match(body.strip()):

@@ -12,6 +12,7 @@ from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError, ConflictError, NotFoundError
+from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
     COMMIT,
@@ -27,11 +28,11 @@ from perago.lakefs.api import (
     LakeFSApi,
     at_path,
     commit_id,
-    nothing,
     parsed,
 )
 from perago.lakefs.fence import ACTION_PATH, LONGEST_ACTION, FenceState, fence_state
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.names import ACTIONS_FOLDER
+from perago.protocol.record import REPEATED_COMMIT
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
 
@@ -247,7 +248,7 @@ class LakeFSControl:
             body={
                 "ref": commit_id,
                 "parent_number": 1,
-                "commit_overrides": {"metadata": {"perago.repeated_commit": commit_id}},
+                "commit_overrides": {"metadata": {REPEATED_COMMIT: commit_id}},
             },
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.names import ACTIONS_FOLDER
 
 ACTION_PATH = f"{ACTIONS_FOLDER}perago_fence.yaml"
 

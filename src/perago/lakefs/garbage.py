@@ -9,6 +9,7 @@ from typing import Literal
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConflictError, NotFoundError
+from perago.http_errors import nothing
 from perago.lakefs.api import (
     COMMIT,
     REF,
@@ -16,11 +17,10 @@ from perago.lakefs.api import (
     LakeFSApi,
     RefMessage,
     at_path,
-    nothing,
     parsed,
 )
+from perago.names import STAGING_PREFIX
 from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
-from perago.protocol.names import STAGING_PREFIX
 from perago.protocol.workspace import Commit
 from perago.retry import retrying_times
 

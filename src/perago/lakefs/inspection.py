@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perago.connections import LakeFSConnection
 from perago.lakefs.api import REFS, REPOSITORIES, LakeFSApi, at_path, parsed
-from perago.protocol.names import STAGING_PREFIX
+from perago.names import STAGING_PREFIX
 from perago.protocol.workspace import BranchHead
 from perago.retry import TRIES, retrying_times
 

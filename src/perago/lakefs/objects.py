@@ -16,6 +16,7 @@ from pathlib import Path
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
+from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
     DELETION,
@@ -25,7 +26,6 @@ from perago.lakefs.api import (
     LakeFSApi,
     ObjectMessage,
     at_path,
-    nothing,
     parsed,
 )
 from perago.lakefs.errors import from_message

@@ -12,8 +12,9 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from tenacity import Retrying
 
 from perago.errors import BackendError, BackendUnavailableError
+from perago.http_errors import nothing
 from perago.lakefs.addresses import Address
-from perago.lakefs.api import STAT, LakeFSApi, Message, at_path, nothing, parsed
+from perago.lakefs.api import STAT, LakeFSApi, Message, at_path, parsed
 from perago.retry import retry_change, retrying_times
 
 # The slowest assembly of an object from its parts that is waited for, in bytes per second.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError
-from perago.tasks.controls import PublishBudget
+from perago.tasks.controls import LONGEST_HEARTBEAT_SECONDS, PublishBudget
 
 LEAST_OBSERVATIONS = 20
 _HISTOGRAM = "perago_publish_seconds"
@@ -20,7 +20,6 @@ _MERGES = frozenset({"merged", "unknown"})
 _LEAST_MARGIN = 1.0
 _LEAST_MERGE_TIMEOUT = 5.0
 _COMPLETION_TIMEOUT = 30.0
-_LONGEST_HEARTBEAT = 30.0
 _LEAST_GRACE = 30.0
 _READ_SECONDS = 10.0
 _MOST_BYTES = 16 * 1024 * 1024
@@ -72,7 +71,7 @@ def propose_budget(times: PublishTimes, response_seconds: float) -> PublishBudge
         safety_margin_seconds=margin,
         lakefs_merge_timeout_seconds=merge,
         conductor_completion_timeout_seconds=_COMPLETION_TIMEOUT,
-        heartbeat_interval_seconds=round(min(response_seconds / 3, _LONGEST_HEARTBEAT), 1),
+        heartbeat_interval_seconds=round(min(response_seconds / 3, LONGEST_HEARTBEAT_SECONDS), 1),
         worker_shutdown_grace_seconds=max(_LEAST_GRACE, merge + _COMPLETION_TIMEOUT),
     )
 

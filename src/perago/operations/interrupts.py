@@ -8,8 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from perago.protocol.events import EventSink, PhaseEvent
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from perago.signals import STOP_SIGNALS
 
 
 class Interrupts:
@@ -45,7 +44,7 @@ class Interrupts:
         return listen
 
     def __enter__(self) -> Interrupts:
-        for number in _SIGNALS:
+        for number in STOP_SIGNALS:
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 

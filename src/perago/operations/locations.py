@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError, NotFoundError
 from perago.lakefs.repositories import LakeFSRepositories
-from perago.protocol.names import STAGING_PREFIX
+from perago.names import STAGING_PREFIX
 from perago.tasks.spec import WorkspaceSpec, normalize_prefix
 
 _LOCATION = re.compile(

@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 
 from perago.conductor.inspection import TaskView
 from perago.errors import NotFoundError
+from perago.names import OPEN_STATUSES
 
 _INPUTS = ({"params"}, {"workspace", "params"})
-_WAITING = ("SCHEDULED", "IN_PROGRESS")
 
 
 class WatchedConductor(Protocol):
@@ -59,6 +59,6 @@ def _look_again(conductor: WatchedConductor, before: TaskView) -> Sighting | Non
         task = conductor.task(before.task_id)
     except NotFoundError:
         return Sighting("removed", before)
-    if task.status not in _WAITING:
+    if task.status not in OPEN_STATUSES:
         return Sighting("ended", task)
     return Sighting("requeued", task) if task.status == "SCHEDULED" else None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perago.names import COMMIT_ID
 from perago.operations.model_check import WORKSPACE_KEYS
 from perago.operations.workflow_file import Json, has_expression, whole_expression
 
-_COMMIT = re.compile(r"[0-9a-f]{64}")
+_COMMIT = re.compile(COMMIT_ID)
 
 # The repository and the branch, as expressions or as they are written.
 BranchKey = tuple[str, str]

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from perago.errors import MixedPublicationError, UnknownOutcomeError
+from perago.names import COMMIT_ID, OPEN_STATUSES, REPLACED_PREFIX, WITHDRAWN_PREFIX
 from perago.protocol.identity import StagingName, parse_staging_name
-from perago.protocol.names import REPLACED_PREFIX, WITHDRAWN_PREFIX
 from perago.protocol.ports import AttemptSnapshot
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit
@@ -23,13 +23,12 @@ RETENTION = timedelta(days=7)
 Kept = Literal["replaced", "withdrawn"]
 TAG_PREFIXES: dict[str, Kept] = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
 _KEPT = re.compile(
-    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>[0-9a-f]{{64}})"
+    rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>{COMMIT_ID})"
     r"(-(?P<fingerprint>[0-9a-f]{16}))?",
     re.ASCII,
 )
 _LOCAL_TASK = re.compile(r"local-(?P<started>\d{8}T\d{6}Z)-[0-9a-f]+", re.ASCII)
 _LOCAL_TIME = "%Y%m%dT%H%M%SZ"
-_WAITING = {"SCHEDULED", "IN_PROGRESS"}
 _EVIDENCE = (UnknownOutcomeError.__name__, MixedPublicationError.__name__)
 
 
@@ -114,7 +113,7 @@ def judge_staging(staging: Staging, task: AttemptSnapshot | None, now: datetime)
     """``task`` is what Conductor says of the attempt; None: it does not know the task."""
     if task is None:
         return Verdict(True, f"Conductor has no task {staging.task_id}{_age(staging, now)}")
-    if task.status in _WAITING:
+    if task.status in OPEN_STATUSES:
         return _judge_waiting(staging, task, now)
     if (task.reason or "").startswith(_EVIDENCE) and staging.record is not None:
         return _judge_evidence(staging, now)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from perago.protocol.names import STAGING_PREFIX
+from perago.names import STAGING_PREFIX
 from perago.text import shorten
 
 _NOT_IN_A_BRANCH_ID = re.compile(r"[^0-9A-Za-z_-]+")

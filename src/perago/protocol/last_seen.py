@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perago.errors import InputError, NotFoundError, UnsupportedOperationError
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.protocol.ports import Change, Lake, Objects
 from perago.protocol.record import Record, read_record
 from perago.protocol.workspace import Commit, WorkspaceInput

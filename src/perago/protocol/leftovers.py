@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from perago.protocol.names import ACTIONS_FOLDER, listing_prefix
+from perago.names import ACTIONS_FOLDER, listing_prefix
 from perago.protocol.ports import Change
 
 _DELTA_LOG = "_delta_log"

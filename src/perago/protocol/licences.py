@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from perago.names import WITHDRAWN_PREFIX
 from perago.protocol.events import Phases
 from perago.protocol.identity import Execution, LogicalTask, parse_staging_name
-from perago.protocol.names import WITHDRAWN_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.workspace import BranchHead, StagingBranch
 

@@ -24,6 +24,7 @@ from perago.errors import (
     StaleAttemptError,
     UnknownOutcomeError,
 )
+from perago.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.events import Phases
 from perago.protocol.fences import (
     AttemptFence,
@@ -34,10 +35,10 @@ from perago.protocol.fences import (
     ReturnToInput,
     build_workspace_publication_plan,
 )
+from perago.protocol.garbage import RETENTION
 from perago.protocol.identity import Execution
 from perago.protocol.job import RELOCATE_TIMEOUT_SECONDS, Policy
 from perago.protocol.licences import Licence, Licences
-from perago.protocol.names import ACTIONS_FOLDER, REPLACED_PREFIX
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.provenance import assert_replaceable
 from perago.protocol.record import EXPECTED_HEAD, STAGING_COMMIT, Record, read_record
@@ -196,8 +197,9 @@ class Publisher:
             "publication_replaced",
             abandoned=abandoned.id,
             tag=tag,
-            message=f"the abandoned commit is kept under the tag {tag} for 7 days; get its "
-            f"objects back with `perago restore {space.repository} {tag}`",
+            message=f"the abandoned commit is kept under the tag {tag} for "
+            f"{RETENTION.days} days; get its objects back with "
+            f"`perago restore {space.repository} {tag}`",
         )
 
     def _refuse_unexplained(self, abandoned: Commit) -> None:

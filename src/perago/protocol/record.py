@@ -32,6 +32,8 @@ EXPECTED_HEAD = "perago.expected_head"
 STAGING_COMMIT = "perago.staging_commit"
 # On the commit of a restoration, which is a person's and has no record: the tag that it restored.
 RESTORED_TAG = "perago.restored_tag"
+# On the branches of a restoration, which are deleted again: the commit that was repeated.
+REPEATED_COMMIT = "perago.repeated_commit"
 _PREFIX = "perago."
 # Commit metadata is in every listing of commits. LakeFS has no limit of its own for it, the stores
 # below it have: an item of DynamoDB takes 400 KB, key and value together.

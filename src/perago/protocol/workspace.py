@@ -13,9 +13,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from perago.errors import InputError
+from perago.names import COMMIT_ID
 from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 
-_COMMIT_ID = re.compile(r"[0-9a-f]{64}")
+_COMMIT_ID = re.compile(COMMIT_ID)
 
 
 class WorkspaceInput(BaseModel):

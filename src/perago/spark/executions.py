@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from perago.errors import BackendUnavailableError, PeragoError, SparkServerDiedError
+from perago.names import listing_prefix
 from perago.protocol.identity import Execution
-from perago.protocol.names import listing_prefix
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import Effect, WriteLedger

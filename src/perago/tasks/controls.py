@@ -14,6 +14,9 @@ from typing import Any, Literal
 RetryLogic = Literal["FIXED", "EXPONENTIAL_BACKOFF", "LINEAR_BACKOFF"]
 TimeoutAction = Literal["RETRY", "TIME_OUT_WF", "ALERT_ONLY"]
 
+# A worker renews a lease at least so often, however long the lease is.
+LONGEST_HEARTBEAT_SECONDS = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:

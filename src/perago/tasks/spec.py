@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from perago.names import ACTIONS_FOLDER, listing_prefix
 from perago.tasks.data import DataGuardrail, RequireSchema
 from perago.tasks.ddl import parse_columns
 from perago.tasks.guardrails import Guardrail, guardrail_problem
@@ -132,8 +133,8 @@ def _prefix_problems(prefix: object, whose: str = "WorkspaceSpec") -> Iterator[s
             f"{whose}.prefix {prefix!r}: write a folder like 'audio/render', "
             "without '.', '..', '//', backslashes or control characters"
         )
-    if segments[:1] == ["_lakefs_actions"]:
-        yield f"{whose}.prefix: _lakefs_actions/ is never part of a workspace"
+    if listing_prefix(normal).startswith(ACTIONS_FOLDER):
+        yield f"{whose}.prefix: {ACTIONS_FOLDER} is never part of a workspace"
 
 
 def _guardrail_problems(side: str, guardrails: object) -> Iterator[str]:

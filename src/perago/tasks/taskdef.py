@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
+from perago.names import COMMIT_ID
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.spec import InputSpec
 
@@ -18,7 +19,7 @@ _WORKSPACE_SCHEMA: dict[str, Any] = {
         "branch": {"type": "string", "minLength": 1},
         "ref_type": {"const": "commit"},
         "refType": {"const": "commit"},
-        "ref": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "ref": {"type": "string", "pattern": f"^{COMMIT_ID}$"},
     },
     "required": ["repository", "branch", "ref"],
     "oneOf": [{"required": ["ref_type"]}, {"required": ["refType"]}],

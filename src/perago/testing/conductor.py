@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perago.errors import ConflictError, NotFoundError
+from perago.names import OPEN_STATUSES
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome, told_reason
 from perago.protocol.ports import AttemptSnapshot, Delivery
@@ -19,7 +20,6 @@ from perago.testing.clock import ManualClock
 from perago.testing.faults import Faults
 
 _RETRIED = frozenset({"FAILED", "TIMED_OUT"})
-_OPEN = frozenset({"SCHEDULED", "IN_PROGRESS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class InMemoryConductor:
 
         def do() -> None:
             workflow, task = self._find(claim.attempt.task_id)
-            if task.status not in _OPEN:
+            if task.status not in OPEN_STATUSES:
                 return
             task.worker_id, task.queued, task.logs = claim.token, False, list(logs)
             if isinstance(outcome, Completed):
@@ -212,7 +212,7 @@ class InMemoryConductor:
         workflow = self._workflows[workflow_id]
         workflow.status = "TERMINATED"
         for task in workflow.tasks:
-            if task.status in _OPEN:
+            if task.status in OPEN_STATUSES:
                 task.status, task.queued = "CANCELED", False
 
     def decide(self, workflow_id: str) -> None:

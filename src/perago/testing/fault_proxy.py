@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from perago.servers.loopback import LOOPBACK
 from perago.testing.http_faults import Exchange, HttpFault, Injected
 
 _PAGE = b"<!DOCTYPE html><html><body><h1>Please sign in</h1></body></html>"
@@ -273,7 +274,7 @@ class _Listener(ThreadingHTTPServer):
 
     def __init__(self, proxy: FaultProxy) -> None:
         self.proxy = proxy
-        super().__init__(("127.0.0.1", 0), _Connection)
+        super().__init__((LOOPBACK, 0), _Connection)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a client that went away."""

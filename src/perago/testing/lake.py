@@ -10,7 +10,7 @@ from threading import RLock
 
 from perago.errors import BackendRefusedError, ConflictError, NotFoundError, PreconditionError
 from perago.lakefs.fence import ACTION_PATH, fence_state
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.names import ACTIONS_FOLDER
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.testing.faults import BranchUpdate, Faults

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from perago.errors import BackendError
+from perago.names import listing_prefix
 from perago.protocol.identity import Execution
-from perago.protocol.names import listing_prefix
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake

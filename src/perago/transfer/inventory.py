@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from perago.protocol.names import ACTIONS_FOLDER, listing_prefix
+from perago.names import ACTIONS_FOLDER, listing_prefix
 from perago.transfer.subtrees import WHOLE, Subtree
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import ProjectionError
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.text import first_lines, quote_path
 from perago.transfer.inventory import Projection, ProjectionEntry, is_action
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, Projection, RemoteObject
 from perago.transfer.paths import check_publishable
 from perago.transfer.scan import FetchedFile, LocalTree, StatRecord

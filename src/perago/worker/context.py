@@ -31,6 +31,7 @@ from perago.protocol.outcome import Completed, Failed, Outcome, describe, failur
 from perago.protocol.ports import Delivery
 from perago.protocol.workspace import StagingBranch
 from perago.spark.runtime import SparkRuntime
+from perago.tasks.controls import LONGEST_HEARTBEAT_SECONDS
 from perago.tasks.definition import TaskDefinition
 from perago.text import shorten_value
 from perago.transfer.sweep import clear
@@ -38,7 +39,6 @@ from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import Progress, Reported, hand_back, report, task_log
 
 HAND_BACK_SECONDS = 10.0
-_LONGEST_HEARTBEAT = 30.0
 _LEAST_REPORT_SECONDS = 10.0
 _LONGEST_REPORT_SECONDS = 300.0
 # Characters of a result in the log; Conductor has all of it.
@@ -110,13 +110,13 @@ class WorkerContext:
 
     def heartbeat(self, delivery: Delivery, definition: TaskDefinition) -> Heartbeat:
         """Three beats within the lease, or as often as the publish budget says."""
-        lease = delivery.response_timeout_seconds or 3 * _LONGEST_HEARTBEAT
+        lease = delivery.response_timeout_seconds or 3 * LONGEST_HEARTBEAT_SECONDS
         budget = definition.controls.publish_budget
-        wanted = budget.heartbeat_interval_seconds if budget else _LONGEST_HEARTBEAT
+        wanted = budget.heartbeat_interval_seconds if budget else LONGEST_HEARTBEAT_SECONDS
         return Heartbeat(
             self.heartbeat_client,
             delivery.claim,
-            min(lease / 3, wanted, _LONGEST_HEARTBEAT),
+            min(lease / 3, wanted, LONGEST_HEARTBEAT_SECONDS),
             on_loss=partial(self.metrics.lease_lost, definition.name),
         )
 

@@ -11,6 +11,7 @@ from types import FrameType
 import structlog
 
 from perago.observability.running import RunningView
+from perago.signals import STOP_SIGNALS
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
 from perago.worker.poller import Poller, StopSignals
@@ -70,7 +71,7 @@ class Supervisor:
 
         ``addresses``: where the servers and the dashboard are, by name, for the log.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         self._context.metrics.set_slots(len(self._slots))
         self._context.metrics.watch_age(self._oldest_seconds)

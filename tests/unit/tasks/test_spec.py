@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perago import InputSpec, SparkWorkspace, WorkspaceSpec, require_file
-from perago.protocol.names import ACTIONS_FOLDER
+from perago.names import ACTIONS_FOLDER
 from perago.tasks.taskdef import build_taskdef
 from support.definitions import Params, Result, define, file_body, refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.transfer.inventory import project
 from support.trees import remote
 

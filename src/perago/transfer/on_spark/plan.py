@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from perago.protocol.names import listing_prefix
+from perago.names import listing_prefix
 from perago.transfer.engines import Plan
 from perago.transfer.on_spark import functions
 from perago.transfer.on_spark.jobs import Jobs, table_of

@@ -1,4 +1,4 @@
-"""Names in LakeFS that have a meaning to Perago, each defined once."""
+"""Names in LakeFS and Conductor that have a meaning to Perago, each defined once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ STAGING_PREFIX = "perago-staging-"
 REPLACED_PREFIX = "perago-replaced-"
 # Begins the name of the tag that keeps what a withdrawn execution had committed.
 WITHDRAWN_PREFIX = "perago-withdrawn-"
+# What the id of a commit matches, all of it.
+COMMIT_ID = r"[0-9a-f]{64}"
+# Conductor's statuses of a task that is not over.
+OPEN_STATUSES = frozenset({"SCHEDULED", "IN_PROGRESS"})
 
 
 def listing_prefix(prefix: str) -> str:
