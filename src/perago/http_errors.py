@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ from perago.errors import (
     PreconditionError,
 )
 from perago.http_client import Answer, RequestError
-from perago.text import MASK, shorten_line
+from perago.masking import Masker
+from perago.text import shorten_line
 
 MAX_TEXT = 300
 _BY_STATUS: dict[int, type[BackendError]] = {
@@ -86,7 +87,8 @@ def from_answer(
         server,
         what,
         answer.status,
-        mask(text, secrets),
+        # A server may repeat what it was sent.
+        Masker((None, secret) for secret in secrets)(text),
         is_answer=message is not None,
         changes=changes,
     )
@@ -145,13 +147,6 @@ def _foreign_text(body: bytes) -> str:
         return str(parse_json(body)["message"])
     except (ValueError, LookupError, TypeError):
         return body.decode("utf-8", "replace")
-
-
-def mask(text: str, secrets: Iterable[str]) -> str:
-    """Mask secrets in a text that a server wrote; it may repeat what it was sent."""
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-    return text
 
 
 def nothing(body: bytes) -> None:

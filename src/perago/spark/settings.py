@@ -86,7 +86,7 @@ class ManagedSpark:
 
     def described(self) -> dict[str, str]:
         """Describe it for the log: the resolved settings, with secrets masked."""
-        shown = {key: mask(key, value) for key, value in sorted(self.conf.items())}
+        shown = {key: shown_value(key, value) for key, value in sorted(self.conf.items())}
         s3_gateway = self.connect.lakefs.gateway
         chosen = {"spark.master": self.connect.master, "s3_gateway": s3_gateway}
         return {**chosen, **self.connect.memory(), **self.connect.events(), **shown}
@@ -165,6 +165,6 @@ def conf_of_options(items: Iterable[str]) -> dict[str, str]:
     return conf
 
 
-def mask(key: str, value: str) -> str:
+def shown_value(key: str, value: str) -> str:
     """Return a setting's value as it may be shown: masked if the key names a secret."""
     return MASK if names_secret(key) else value
