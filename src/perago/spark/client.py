@@ -18,7 +18,7 @@ from perago.masking import remember_spark_remote
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
 from perago.spark.artifacts import build_artifacts
-from perago.spark.executions import translated
+from perago.spark.errors import translated
 from perago.spark.files import SparkFiles
 from perago.spark.labels import Label, Labelled
 from perago.spark.session import end_session, interrupt, open_session
@@ -53,6 +53,10 @@ class SparkClient:
 
     def open(self, execution_id: str) -> Any:
         """Open a session of an execution; a cluster gets the author's modules with it."""
+        with translated("open a session"):
+            return self._open(execution_id)
+
+    def _open(self, execution_id: str) -> Any:
         remote = self._find_remote()
         remember_spark_remote(remote)
         # The server has the artifacts when the session is open, so the folder can be removed.
@@ -91,8 +95,7 @@ class SparkClient:
         """Return the session that moves the attempt's workspace; the first call opens it."""
         if self._transfer_session is None:
             execution_id = self._label.execution.id if self._label is not None else ""
-            with translated("open a session"):
-                self._transfer_session = self.open(execution_id)
+            self._transfer_session = self.open(execution_id)
         return self._transfer_session
 
     @contextmanager

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from perago.errors import BackendUnavailableError, PeragoError, SparkServerDiedError
+from perago.errors import SparkServerDiedError
 from perago.names import listing_prefix
 from perago.protocol.identity import Execution
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached
+from perago.spark.errors import translated
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session, is_gone
@@ -134,18 +135,3 @@ class ConnectExecutions:
             yield opened
         finally:
             opened.close()
-
-
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Translate every error of Spark's client; its libraries have no common base class."""
-    try:
-        yield
-    except PeragoError:
-        raise
-    except Exception as error:
-        first_line = str(error).strip().partition("\n")[0]
-        raise BackendUnavailableError(
-            f"Spark could not {what}: {type(error).__name__}: {first_line}",
-            hint="Check that the Spark Connect server is up; its log has the details.",
-        ) from error

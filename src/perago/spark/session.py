@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
 from perago.spark.caching import Cached, free_cached
+from perago.spark.errors import tell_mismatch
 from perago.spark.operations import end_operations
-from perago.spark.pythons import tell_mismatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,8 @@ POOL_SETTING = "spark.scheduler.pool"
 # The server finds a session by its user and its id; both must be the same in every process.
 _USER = "perago"
 _NAMESPACE = uuid.UUID("6f1c4f0e-8c5c-4b1b-9c53-0d9f4b1f6f5e")
-# pyspark's default policy would retry for ten minutes against a dead server.
+# Of pyspark's own client, in whose requests perago.retry has no part: a job of hours depends on
+# them, so it waits longer. Its default policy would retry for ten minutes against a dead server.
 _TRIES = 8
 _LONGEST_PAUSE_MS = 4000
 # A job may take hours, so no request has a deadline; unanswered pings detect a server that hangs.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perago.errors import BackendUnavailableError, ConfigurationError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.spark import client as module
@@ -98,6 +99,30 @@ def test_a_session_that_cannot_be_labelled_is_closed(
 ) -> None:
     client = SparkClient(lambda: "sc://localhost:1", ())
     monkeypatch.setattr(Session, "_set", lambda *_: (_ for _ in ()).throw(RuntimeError("no")))
-    with client.attempt("clean", EXECUTION), pytest.raises(RuntimeError):
+    with client.attempt("clean", EXECUTION), pytest.raises(BackendUnavailableError):
         client.open(EXECUTION.id)
     assert ended == [opened[0][1]]
+
+
+@pytest.mark.parametrize("foreign", [RuntimeError("the server hung up\nlong"), OSError("full")])
+def test_a_session_that_cannot_be_opened_is_our_error(
+    monkeypatch: pytest.MonkeyPatch, foreign: Exception
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Session:
+        raise foreign
+
+    monkeypatch.setattr(module, "open_session", refuse)
+    client = SparkClient(lambda: "sc://localhost:1", ())
+    said = r"^Spark could not open a session: \w+: [\w ]+$"
+    for open_one in (lambda: client.open("exec-1"), client.transfer_session):
+        with pytest.raises(BackendUnavailableError, match=said) as caught:
+            open_one()
+        assert caught.value.__cause__ is foreign
+
+
+def test_a_missing_server_keeps_its_own_error() -> None:
+    def find_remote() -> str:
+        raise ConfigurationError("there is no Spark")
+
+    with pytest.raises(ConfigurationError, match="there is no Spark"):
+        SparkClient(find_remote, ()).open("exec-1")

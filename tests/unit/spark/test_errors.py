@@ -1,4 +1,4 @@
-"""Two versions of Python, told by both their numbers and by what to do."""
+"""Errors of Spark: two versions of Python are told by their numbers and by what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perago.errors import ConfigurationError
-from perago.spark.pythons import explain_mismatch, tell_mismatch
+from perago.spark.errors import explain_mismatch, tell_mismatch
 from perago.spark.session import _connect, forget
 
 # As Spark 4.1 words it, inside of the error for a job.

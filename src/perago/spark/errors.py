@@ -1,20 +1,34 @@
-"""Say clearly that Python on a cluster is of another version than the worker's.
-
-Functions travel as Python's byte code, which differs between minor versions. Spark refuses them on
-the executor, and the reason comes back inside of its error for the job.
-"""
+"""Turn what a request to Spark can end with into errors of Perago."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from perago.errors import ConfigurationError
+from perago.errors import BackendUnavailableError, ConfigurationError, PeragoError
 
+# Functions travel as Python's byte code, which differs between minor versions. Spark refuses them
+# on the executor, and the reason comes back inside of its error for the job.
 _MISMATCH = re.compile(
     r"Python in worker has different version: (?P<there>\S+) than that in driver: (?P<here>[\d.]+)"
 )
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Translate every error of Spark's client; its libraries have no common base class."""
+    try:
+        yield
+    except PeragoError:
+        raise
+    except Exception as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise BackendUnavailableError(
+            f"Spark could not {what}: {type(error).__name__}: {first_line}",
+            hint="Check that the Spark Connect server is up; its log has the details.",
+        ) from error
 
 
 def explain_mismatch(text: str) -> ConfigurationError | None:
