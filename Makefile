@@ -99,4 +99,5 @@ lock: ## Regenerate the pins (needs uv on PATH)
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header -o constraints-build.txt
 
 clean: ## Remove .venv and all caches of the tools
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis \
+	  .coverage .coverage.*
