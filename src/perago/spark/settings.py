@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -15,8 +16,8 @@ from perago.masking import SPARK_CONF_PREFIX, names_secret
 from perago.servers.loopback import LOOPBACK
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectSettings
+from perago.servers.toolchain import spark_jars
 from perago.settings import Settings
-from perago.spark.delta import installed_delta, with_delta
 from perago.spark.session import SHARES_MODULES
 from perago.text import MASK
 
@@ -31,6 +32,9 @@ _INSTEAD = {
     "spark.connect.grpc.binding.port": "nothing: Perago chooses a free port",
     "spark.connect.authenticate.token": "nothing: Perago generates a random token",
 }
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_DELTA_ARTIFACT = "io.delta:delta-spark_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,41 @@ def conf_of_options(items: Iterable[str]) -> dict[str, str]:
             )
         conf[key.strip()] = value
     return conf
+
+
+def installed_delta() -> str | None:
+    """Return the version of the installed Python package; None without the extra."""
+    try:
+        return version("delta-spark")
+    except PackageNotFoundError:
+        return None
+
+
+def with_delta(conf: Mapping[str, str], delta: str | None) -> dict[str, str]:
+    """Add what Delta needs to Spark settings; without Delta, change nothing.
+
+    The installed Python package decides the version; Spark fetches the jars by their coordinates,
+    as it does for ``--packages``. Settings of the user for the same purpose are kept or extended.
+    """
+    if delta is None:
+        return dict(conf)
+    packages = conf.get("spark.jars.packages", "")
+    extensions = conf.get("spark.sql.extensions", "")
+    if _DELTA_ARTIFACT not in packages:
+        spark = ".".join(version("pyspark").split(".")[:2])
+        packages = _joined(packages, f"{_DELTA_ARTIFACT}{spark}_{spark_jars.SCALA}:{delta}")
+    if _DELTA_EXTENSION not in extensions:
+        extensions = _joined(extensions, _DELTA_EXTENSION)
+    return {
+        "spark.sql.catalog.spark_catalog": _DELTA_CATALOG,
+        **conf,
+        "spark.jars.packages": packages,
+        "spark.sql.extensions": extensions,
+    }
+
+
+def _joined(given: str, added: str) -> str:
+    return f"{given},{added}" if given else added
 
 
 def shown_value(key: str, value: str) -> str:

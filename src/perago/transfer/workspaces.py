@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import fcntl
 import json
 import logging
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.text import as_utf8, show_path
 from perago.transfer.engines import Fetched, Plan, TransferEngine
 from perago.transfer.inventory import ATTEMPT_MARKER, Source
-from perago.transfer.placement import spread_folders
 from perago.transfer.removal import empty_folder, opened_folder
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ LOCK_FILE = ".perago-lock"
 NEW_PREFIX = ".new-"
 # An outcome waits for the removal of its directory no longer than this; a sweep removes the rest.
 _REMOVAL_SECONDS = 5.0
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+_TOP_OF_HIERARCHIES = 0x00020000
 
 
 class LocalWorkspace:
@@ -150,6 +153,30 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
         held.callback(os.close, data_fd)
         fresh.rename(final)
         yield LocalDirectory(final, final / _DATA, data_fd)
+
+
+def spread_folders(parent: Path) -> None:
+    """Place the folders that are made in ``parent`` apart, where the file system can do that.
+
+    ext4 creates files near their folder and passes over every inode there that was freed within
+    the last minutes. Where the folders before were just removed, as attempt directories are, one
+    new file takes up to a millisecond of a core instead of 30 µs. Of a folder with the flag ``T``
+    (chattr), ext4 puts each new folder somewhere else on the disk.
+
+    It is a matter of speed alone: where it cannot be had, nothing is said.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(OSError):
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = array.array("l", [0])
+            fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+            if not flags[0] & _TOP_OF_HIERARCHIES:
+                flags[0] |= _TOP_OF_HIERARCHIES
+                fcntl.ioctl(descriptor, _SET_FLAGS, flags)
+        finally:
+            os.close(descriptor)
 
 
 def directory_name(execution: Execution) -> str:

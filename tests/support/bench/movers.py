@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import S3Store
 
-from perago.transfer.placement import spread_folders
 from perago.transfer.scan import scan
+from perago.transfer.workspaces import spread_folders
 from support.bench import attempts_way
 from support.bench.attempts_way import PREFIX, THREADS
 from support.bench.peers import Peer, lakefs_variables, run

@@ -9,8 +9,13 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.settings import Settings
-from perago.spark.delta import installed_delta, with_delta
-from perago.spark.settings import ManagedSpark, SparkOptions, resolve_spark
+from perago.spark.settings import (
+    ManagedSpark,
+    SparkOptions,
+    installed_delta,
+    resolve_spark,
+    with_delta,
+)
 from support.connect import DELTA
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))

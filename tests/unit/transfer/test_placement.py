@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.transfer import placement
-from perago.transfer.placement import spread_folders
-from perago.transfer.workspaces import local_directory
+from perago.transfer import workspaces
+from perago.transfer.workspaces import local_directory, spread_folders
 from support.executions import an_execution
 
 
@@ -19,7 +18,7 @@ from support.executions import an_execution
 def root(tmp_path: Path) -> Path:
     """A folder on a file system that has such flags."""
     try:
-        _flag(tmp_path, placement._TOP_OF_HIERARCHIES)
+        _flag(tmp_path, workspaces._TOP_OF_HIERARCHIES)
     except OSError as error:
         pytest.skip(f"this file system has no flag for it: {error}")
     _flag(tmp_path, 0)
@@ -29,8 +28,8 @@ def root(tmp_path: Path) -> Path:
 def _flag(folder: Path, flag: int) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        flags = array.array("l", [_flags(folder) & ~placement._TOP_OF_HIERARCHIES | flag])
-        fcntl.ioctl(descriptor, placement._SET_FLAGS, flags)
+        flags = array.array("l", [_flags(folder) & ~workspaces._TOP_OF_HIERARCHIES | flag])
+        fcntl.ioctl(descriptor, workspaces._SET_FLAGS, flags)
     finally:
         os.close(descriptor)
 
@@ -39,7 +38,7 @@ def _flags(folder: Path) -> int:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         flags = array.array("l", [0])
-        fcntl.ioctl(descriptor, placement._GET_FLAGS, flags)
+        fcntl.ioctl(descriptor, workspaces._GET_FLAGS, flags)
         return flags[0]
     finally:
         os.close(descriptor)
@@ -48,9 +47,9 @@ def _flags(folder: Path) -> int:
 def test_attempt_directories_are_placed_apart_and_what_is_in_them_together(root: Path) -> None:
     before = _flags(root)
     with local_directory(root, an_execution()) as made:
-        assert _flags(root) == before | placement._TOP_OF_HIERARCHIES
-        assert not _flags(made.path) & placement._TOP_OF_HIERARCHIES
-        assert not _flags(made.data) & placement._TOP_OF_HIERARCHIES
+        assert _flags(root) == before | workspaces._TOP_OF_HIERARCHIES
+        assert not _flags(made.path) & workspaces._TOP_OF_HIERARCHIES
+        assert not _flags(made.data) & workspaces._TOP_OF_HIERARCHIES
 
 
 def test_other_flags_of_the_folder_stay(root: Path) -> None:
