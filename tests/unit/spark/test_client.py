@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,7 +116,8 @@ def test_a_session_that_cannot_be_opened_is_our_error(
     monkeypatch.setattr(module, "open_session", refuse)
     client = SparkClient(lambda: "sc://localhost:1", ())
     said = r"^Spark could not open a session: \w+: [\w ]+$"
-    for open_one in (lambda: client.open("exec-1"), client.transfer_session):
+    ways: list[Callable[[], Any]] = [partial(client.open, "exec-1"), client.transfer_session]
+    for open_one in ways:
         with pytest.raises(BackendUnavailableError, match=said) as caught:
             open_one()
         assert caught.value.__cause__ is foreign
