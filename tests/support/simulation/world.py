@@ -33,7 +33,7 @@ from perago.worker.report import report
 from support.simulation.actors import Actor, Call, Sleep, wait_for
 from support.simulation.choices import Choices
 from support.simulation.folders import Folders
-from support.simulation.invariants import Watch
+from support.simulation.invariants import BranchInvariants
 
 REPOSITORY, BRANCH, TASK = "repo", "main", "task"
 LEASE_SECONDS = 60.0
@@ -160,7 +160,7 @@ class Simulation:
         if self.scenario.hard:
             files[ACTION_PATH] = ACTION_TEXT.encode()
         self.ref = self.lake.write_and_commit(REPOSITORY, BRANCH, files).id
-        self.watch = Watch(
+        self.watch = BranchInvariants(
             self.lake.repository(REPOSITORY),
             BRANCH,
             self.ref,
