@@ -14,11 +14,11 @@ from perago.protocol.names import listing_prefix
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached
+from perago.spark.command_filter import Watch
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session, is_gone
 from perago.spark.tables import StagedTables, StagingStore
-from perago.spark.watch import Watch
 from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import project, project_keys

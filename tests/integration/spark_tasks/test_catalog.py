@@ -10,9 +10,9 @@ import pytest
 from perago import SparkWorkspace
 from perago.errors import UnsupportedOperationError
 from perago.protocol.outcome import Completed
+from perago.spark.command_filter import Watch
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import close_session, end_session, interrupt, open_session
-from perago.spark.watch import Watch
 from support.real_world import Params, Result
 from support.spark_world import EVENTS, RealSparkWorld, attempt, refused
 

@@ -11,9 +11,9 @@ from pyspark.errors.exceptions.connect import UnknownException
 from pyspark.sql import SparkSession
 
 from perago.errors import UnsupportedOperationError
+from perago.spark.command_filter import Watch
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import _connect, database_of, forget, session_id
-from perago.spark.watch import Watch
 
 OUT = "s3a://repo/staging/data"
 Act = Callable[[SparkSession], Any]
