@@ -1,4 +1,4 @@
-"""Find the wiring mistakes of a workflow before it runs.
+"""Find mistakes in the input mapping of a workflow before it runs.
 
 The steps are walked in the order in which Conductor runs them. For each branch that they publish
 to, the walk knows which step publishes last, and so which workspace the next writer has to take.

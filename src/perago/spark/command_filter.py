@@ -1,4 +1,4 @@
-"""Watch what a session is asked to do: refuse what cannot be undone, note which writes fail.
+"""Filter the commands of a session: refuse what cannot be undone, note which writes fail.
 
 A Connect client sends every change as a command through one method, which is replaced here on the
 client of one session. Functions on Spark's side (``foreachBatch``) have clients of their own.
@@ -35,7 +35,7 @@ _DYNAMIC_HINT = (
 _DYNAMIC = "does not support dynamicPartitionOverwrite"
 
 
-class Watch:
+class CommandFilter:
     """Stands between the client of one session and its server."""
 
     def __init__(self, session: Any, ledger: WriteLedger) -> None:
@@ -86,7 +86,7 @@ class Watch:
     def _around(
         self, send: Callable[..., Any], read: Callable[[Any], CommandEffects]
     ) -> Callable[..., Any]:
-        def watched(message: Any, *args: Any, **options: Any) -> Any:
+        def filtered(message: Any, *args: Any, **options: Any) -> Any:
             effects = read(message)
             self._refuse_stream(effects)
             for item in effects.created:
@@ -99,7 +99,7 @@ class Watch:
                 self._remember_query(result[1])
             return result
 
-        return watched
+        return filtered
 
     def _refuse_stream(self, effects: CommandEffects) -> None:
         stream = effects.stream
@@ -195,6 +195,6 @@ def _normal(address: str) -> str:
 
 def _refuse_clone(*_: Any) -> NoReturn:
     raise UnsupportedOperationError(
-        "a cloned session is not watched: what it still runs and what failed in it is not known",
+        "a cloned session has no command filter: what it runs and what failed in it is not known",
         hint="Use workspace.spark itself, also in threads.",
     )

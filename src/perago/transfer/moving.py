@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 class DownloadTarget:
     """Where a download goes: into ``data``, or into ``landing`` first and then into ``data``.
 
-    Spark's tasks use a landing folder, which the engine removes when the download is over: an
+    Tasks of a Spark job use a landing folder, which the engine removes after the download: an
     abandoned task that still runs cannot add a file to the folder that the body works in by then.
     """
 

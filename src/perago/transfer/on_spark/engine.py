@@ -1,4 +1,4 @@
-"""The Spark engine: the transfer's plan and partition functions, run by Spark tasks.
+"""The Spark engine: the transfer's plan and partition functions, run by tasks of Spark jobs.
 
 Listing, download, scan and plan are tables beside the data folder, never lists in this process: it
 divides the tree into subtrees and holds one size per group of objects. Spark lists, scans, joins,

@@ -1,4 +1,4 @@
-"""List and scan in Spark tasks: each task processes some subtrees and writes tables."""
+"""List and scan in tasks of a Spark job: each processes some subtrees and writes tables."""
 
 from __future__ import annotations
 
