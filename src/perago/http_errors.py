@@ -43,7 +43,7 @@ _NOT_PASSED_ON = {411, 413, 414, 431}
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerDescription:
     """A server's name, and the settings that say where it is and as whom it is asked."""
 
     name: str
@@ -70,7 +70,7 @@ class Server:
 
 
 def from_answer(
-    server: Server,
+    server: ServerDescription,
     what: str,
     answer: Answer,
     message: str | None,
@@ -95,7 +95,7 @@ def from_answer(
 
 
 def from_status(
-    server: Server, what: str, status: int, text: str, *, is_answer: bool, changes: bool
+    server: ServerDescription, what: str, status: int, text: str, *, is_answer: bool, changes: bool
 ) -> BackendError:
     """Build the error for a status; ``is_answer`` if the body has the server's own shape."""
     message = f"{server.name} could not {what}: {status} {shorten_line(text, MAX_TEXT)}".rstrip()
@@ -112,7 +112,9 @@ def from_status(
     return outage(message, changes=changes, hint=server.unreachable_hint)
 
 
-def from_request(server: Server, what: str, error: RequestError, *, changes: bool) -> BackendError:
+def from_request(
+    server: ServerDescription, what: str, error: RequestError, *, changes: bool
+) -> BackendError:
     """Build the error for a request without an answer."""
     text = shorten_line(str(error), MAX_TEXT)
     return outage(
@@ -122,7 +124,9 @@ def from_request(server: Server, what: str, error: RequestError, *, changes: boo
     )
 
 
-def from_unreadable(server: Server, what: str, error: Exception, *, changes: bool) -> BackendError:
+def from_unreadable(
+    server: ServerDescription, what: str, error: Exception, *, changes: bool
+) -> BackendError:
     """Build the error for an answer that was cut off or that the server did not write."""
     return _not_the_server(server, what, _reason(error), changes=changes)
 
@@ -133,7 +137,9 @@ def outage(message: str, *, changes: bool, hint: str | None = None) -> BackendUn
     return kind(message, hint=hint)
 
 
-def _not_the_server(server: Server, what: str, text: str, *, changes: bool) -> BackendError:
+def _not_the_server(
+    server: ServerDescription, what: str, text: str, *, changes: bool
+) -> BackendError:
     return outage(
         f"what answered to {what} is not {server.name}: {shorten_line(text, MAX_TEXT)}",
         changes=changes,

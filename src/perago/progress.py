@@ -15,7 +15,7 @@ from typing import Literal
 
 from perago.masking import escape_controls
 
-Measure = Literal["bytes", "packages", "servers"]
+Quantity = Literal["bytes", "packages", "servers"]
 # Takes how much is done by now.
 Advance = Callable[[int], None]
 # Shows a transfer of so many bytes (None if that is not known) while its context is open.
@@ -32,11 +32,11 @@ def note(line: str) -> None:
 
 
 @contextmanager
-def step(title: str, total: int | None, unit: Measure) -> Iterator[Advance]:
-    """Show one long step with its beginning and its end."""
+def shown(title: str, total: int | None, quantity: Quantity) -> Iterator[Advance]:
+    """Show one long piece of work with its beginning and its end."""
     began = time.monotonic()
     if _is_terminal():
-        with _bar(title, total, unit) as advance:
+        with _bar(title, total, quantity) as advance:
             yield advance
     else:
         note(f"{title} …")
@@ -82,7 +82,7 @@ def _is_terminal() -> bool:
 
 
 @contextmanager
-def _bar(title: str, total: int | None, unit: Measure) -> Iterator[Advance]:
+def _bar(title: str, total: int | None, quantity: Quantity) -> Iterator[Advance]:
     # Imported here: a plain log does not need it.
     from rich.console import Console
     from rich.markup import escape
@@ -95,7 +95,7 @@ def _bar(title: str, total: int | None, unit: Measure) -> Iterator[Advance]:
         TimeElapsedColumn,
     )
 
-    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    amount = DownloadColumn() if quantity == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(escape(escape_controls(title)), total=total)

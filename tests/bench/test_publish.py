@@ -1,4 +1,4 @@
-"""What the publish step costs beside its own requests, made bare."""
+"""What the publication costs beside its own requests, made bare."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def assert_same_requests(world: RealWorld, endpoints: dev.Endpoints, folder: Pat
 
 
 @pytest.mark.bench("publish")
-def test_the_publish_step(
+def test_a_publication(
     world: RealWorld, endpoints: dev.Endpoints, rounds: int, book: Book, tmp_path: Path
 ) -> None:
     assert_same_requests(world, endpoints, tmp_path)

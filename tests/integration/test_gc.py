@@ -13,7 +13,7 @@ import pytest
 
 from perago.errors import Disposition
 from perago.lakefs.garbage import LakeFSGarbage
-from perago.operations.gc import Item, collect
+from perago.operations.gc import GarbageItem, collect
 from perago.protocol.garbage import Verdict
 from perago.protocol.identity import Execution
 from perago.protocol.outcome import Completed, Failed
@@ -188,7 +188,9 @@ def test_what_moved_or_vanished_meanwhile_is_fine(world: RealWorld) -> None:
     branches = moved, gone, stays = [stage(world, delivery) for _ in range(3)]
     heads = {name: world.control.get_head(world.repository, name).id for name in branches}
     garbage = Verdict(True, "a test says so")
-    items = [Item("branch", world.repository, name, heads[name], garbage) for name in branches]
+    items = [
+        GarbageItem("branch", world.repository, name, heads[name], garbage) for name in branches
+    ]
     world.commit(moved, {"data/more.txt": "more"})
     world.control.delete_branch(StagingBranch(world.repository, gone))
 

@@ -45,4 +45,4 @@ def test_a_schedule_replays_to_the_same_end() -> None:
     for seed in range(25):
         first = simulate(seed=seed)
         again = simulate(schedule=first.choices.made)
-        assert again.watch.lines == first.watch.lines
+        assert again.invariants.lines == first.invariants.lines

@@ -16,7 +16,7 @@ from perago.protocol.outcome import Outcome
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.tasks.discover import load_tasks
 from perago.testing import Faults, InMemoryConductor, ManualClock, TaskSettings
-from perago.testing.conductor import Task
+from perago.testing.conductor import StoredTask
 from perago.worker.context import WorkerContext
 from perago.worker.poller import Poller, StopSignals
 from perago.worker.slot import Slot
@@ -121,17 +121,17 @@ class MemoryWorker:
         payload = {"params": {"do": do, **params}}
         return self.conductor.start(TaskSettings("h_plain", retry_count=0), payload)
 
-    def task(self, workflow: str) -> Task:
+    def task(self, workflow: str) -> StoredTask:
         return self.conductor.memory.workflow(workflow).tasks[0]
 
-    def finish(self, workflow: str) -> Task:
+    def finish(self, workflow: str) -> StoredTask:
         def ended() -> bool:
             return self.task(workflow).status not in {"SCHEDULED", "IN_PROGRESS"}
 
         until(ended, f"the end of {workflow}")
         return self.task(workflow)
 
-    def run(self, do: str, **params: Any) -> Task:
+    def run(self, do: str, **params: Any) -> StoredTask:
         return self.finish(self.begin(do, **params))
 
 

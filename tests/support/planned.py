@@ -69,7 +69,7 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
     from perago.transfer.on_spark.engine import SparkEngine
     from perago.transfer.on_spark.jobs import Jobs
     from perago.transfer.on_spark.plan import SparkFetched
-    from perago.transfer.on_spark.tables import FETCHED, PartWriter, Table
+    from perago.transfer.on_spark.tables import FETCHED, PartWriter, TransferTable
     from perago.transfer.partition import TransferSize
 
     tables = data.with_name(f"{data.name}.bench")
@@ -93,7 +93,7 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
             with engine._task_context(tables, data, SOURCE.repository, SOURCE.ref) as context:
                 listed, markers = engine._list(SOURCE, context, tables, jobs)
             assert listed.total().objects == count
-            files = Table(tables / "fetched", FETCHED, parts)
+            files = TransferTable(tables / "fetched", FETCHED, parts)
             before = SparkFetched(
                 jobs, data, "", engine.bounds, engine.min_subtrees, files, markers
             )

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from perago.progress import step, transfer
+from perago.progress import shown, transfer
 from perago.testing import InMemoryLake
 from perago.transfer.counted import CountedStore
 from support.command_line import environment
 
 SHOWN = """
-from perago.progress import step, transfer
-with step("build it", 2, "packages") as advance:
+from perago.progress import shown, transfer
+with shown("build it", 2, "packages") as advance:
     advance(1)
 with transfer("upload [red]", 2_000_000) as advance:
     advance(1_000_000)
@@ -84,7 +84,7 @@ def test_a_terminal_that_can_only_print_lines_gets_lines(tmp_path: Path) -> None
 def test_elsewhere_a_step_is_two_lines_and_a_short_transfer_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with step("build it", 2, "packages") as advance:
+    with shown("build it", 2, "packages") as advance:
         advance(1)
     with transfer("upload", 10) as advance:
         advance(10)
@@ -110,7 +110,7 @@ def test_elsewhere_a_long_transfer_is_told_now_and_then(
 
 
 def test_an_error_in_a_step_is_not_called_done(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="no"), step("build it", 2, "packages"):
+    with pytest.raises(ValueError, match="no"), shown("build it", 2, "packages"):
         raise ValueError("no")
     assert capsys.readouterr().err == "build it …\n"
 

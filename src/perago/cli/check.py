@@ -15,14 +15,14 @@ from perago.cli.json_option import AsJson
 if TYPE_CHECKING:
     from perago.operations.registration import Comparison
     from perago.settings import Settings
-    from perago.tasks.definition import Problem, TaskDefinition
+    from perago.tasks.definition import DefinitionProblem, TaskDefinition
     from perago.tasks.drift import Difference
 
 
 @dataclass(slots=True)
 class _Report:
     tasks: list[str]
-    problems: list[Problem]
+    problems: list[DefinitionProblem]
     warnings: list[str] = field(default_factory=list)
     compared: list[Comparison] = field(default_factory=list)
 

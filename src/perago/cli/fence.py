@@ -20,8 +20,10 @@ fence_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Repository = Annotated[str, typer.Argument(metavar="REPOSITORY", help="A LakeFS repository.")]
-Branch = Annotated[
+RepositoryArgument = Annotated[
+    str, typer.Argument(metavar="REPOSITORY", help="A LakeFS repository.")
+]
+BranchOption = Annotated[
     str | None,
     typer.Option("--branch", metavar="BRANCH", help="Default: the repository's default branch."),
 ]
@@ -36,7 +38,9 @@ _STATES = {
 
 
 @fence_app.command()
-def install(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
+def install(
+    repository: RepositoryArgument, branch: BranchOption = None, as_json: AsJson = False
+) -> None:
     """Commit the fence's action file to a branch; does nothing when it is there."""
     with _admin(repository, branch) as admin:
         done = admin.install(repository, branch)
@@ -51,7 +55,9 @@ def install(repository: Repository, branch: Branch = None, as_json: AsJson = Fal
 
 
 @fence_app.command()
-def status(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
+def status(
+    repository: RepositoryArgument, branch: BranchOption = None, as_json: AsJson = False
+) -> None:
     """Say whether a branch's HEAD has the fence; exit code 1 when it has not."""
     with _admin(repository, branch) as admin:
         found = admin.status(repository, branch)
@@ -63,7 +69,9 @@ def status(repository: Repository, branch: Branch = None, as_json: AsJson = Fals
 
 
 @fence_app.command()
-def verify(repository: Repository, branch: Branch = None, as_json: AsJson = False) -> None:
+def verify(
+    repository: RepositoryArgument, branch: BranchOption = None, as_json: AsJson = False
+) -> None:
     """Prove on throw-away branches that the server enforces the fence; exit code 1 if not."""
     with _admin(repository, branch) as admin:
         found = admin.verify(repository, branch)

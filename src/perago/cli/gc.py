@@ -11,7 +11,7 @@ from perago.cli.json_option import AsJson
 from perago.errors import BackendError
 
 if TYPE_CHECKING:
-    from perago.operations.gc import Item, Removed, UnreadRepository
+    from perago.operations.gc import GarbageItem, Removed, UnreadRepository
 
 
 def gc(
@@ -28,7 +28,7 @@ def gc(
 
     from perago.conductor.client import ConductorAttempts
     from perago.lakefs.garbage import LakeFSGarbage
-    from perago.operations.gc import Item, UnreadRepository, collect, survey
+    from perago.operations.gc import GarbageItem, UnreadRepository, collect, survey
     from perago.settings import load_settings
     from perago.wiring.connections import conductor_connection, lakefs_connection
 
@@ -40,7 +40,7 @@ def gc(
     ):
         # The whole survey comes first: whoever cannot ask about one attempt deletes nothing.
         found = list(survey(lake, attempts, repository or [], datetime.now(UTC)))
-        items = [entry for entry in found if isinstance(entry, Item)]
+        items = [entry for entry in found if isinstance(entry, GarbageItem)]
         unread = [entry for entry in found if isinstance(entry, UnreadRepository)]
         removed = list(collect(lake, items)) if yes else []
     show = _show_json if as_json else _show
@@ -52,7 +52,11 @@ def gc(
 
 
 def _show(
-    items: list[Item], removed: list[Removed], unread: list[UnreadRepository], *, deleting: bool
+    items: list[GarbageItem],
+    removed: list[Removed],
+    unread: list[UnreadRepository],
+    *,
+    deleting: bool,
 ) -> None:
     done = {entry.item: entry for entry in removed}
     for item in items:
@@ -71,7 +75,11 @@ def _show(
 
 
 def _show_json(
-    items: list[Item], removed: list[Removed], unread: list[UnreadRepository], *, deleting: bool
+    items: list[GarbageItem],
+    removed: list[Removed],
+    unread: list[UnreadRepository],
+    *,
+    deleting: bool,
 ) -> None:
     done = {entry.item: entry for entry in removed}
     output.emit_json(
@@ -86,7 +94,7 @@ def _show_json(
     )
 
 
-def _as_json(item: Item, entry: Removed | None) -> dict[str, Any]:
+def _as_json(item: GarbageItem, entry: Removed | None) -> dict[str, Any]:
     return {
         "kind": item.kind,
         "repository": item.repository,

@@ -11,7 +11,7 @@ from perago.cli import output
 from perago.cli.json_option import AsJson
 
 if TYPE_CHECKING:
-    from perago.operations.history import Entry, History
+    from perago.operations.history import History, HistoryEntry
     from perago.protocol.record import Record
     from perago.protocol.workspace import Commit
 
@@ -58,7 +58,7 @@ def history(
         output.note(f"older commits are not shown; --limit {2 * limit} shows more")
 
 
-def lines(entry: Entry) -> list[str]:
+def lines(entry: HistoryEntry) -> list[str]:
     """An entry for people: one line, and one more for what the record says."""
     commit, mark = entry.commit, "  x " if entry.is_lost else ""
     head = f"{mark}{_moment(commit)}  {commit.id[:_SHORT]}  {_what(entry)}  {_objects(entry)}"
@@ -71,7 +71,7 @@ def _moment(commit: Commit) -> str:
     return commit.created.strftime("%Y-%m-%d %H:%M:%SZ") if commit.created else "?"
 
 
-def _what(entry: Entry) -> str:
+def _what(entry: HistoryEntry) -> str:
     from perago.text import shorten_line
 
     commit, record = entry.commit, entry.record
@@ -94,7 +94,7 @@ def _what(entry: Entry) -> str:
             return task
 
 
-def _objects(entry: Entry) -> str:
+def _objects(entry: HistoryEntry) -> str:
     from perago.operations.history import MOST_COUNTED
 
     more = "+" if entry.changed >= MOST_COUNTED else ""
@@ -121,7 +121,7 @@ def as_document(found: History) -> dict[str, Any]:
     }
 
 
-def _entry_document(entry: Entry) -> dict[str, Any]:
+def _entry_document(entry: HistoryEntry) -> dict[str, Any]:
     from perago.operations.history import MOST_COUNTED
 
     commit = entry.commit

@@ -53,7 +53,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the wiring mistakes of a workflow before it runs; exit code 2 if there are any.
+    """Find mistakes in the input mapping of a workflow before it runs; exit code 2 if any.
 
     Without modules, only what the file alone shows is checked.
     """

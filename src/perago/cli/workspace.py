@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perago.lakefs.objects import LakeFSObjects
     from perago.lakefs.repositories import LakeFSRepositories
     from perago.operations.folder_sync import Counts
-    from perago.operations.locations import Location, Pinned
+    from perago.operations.locations import Location, PinnedLocation
     from perago.transfer.engine import Engine
 
 workspace_app = typer.Typer(
@@ -30,7 +30,7 @@ workspace_app = typer.Typer(
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A local folder.")
 ]
-Place = Annotated[
+LocationArgument = Annotated[
     str,
     typer.Argument(
         metavar="REPOSITORY[@REF][/PREFIX]",
@@ -42,7 +42,7 @@ Place = Annotated[
 @workspace_app.command()
 def put(
     folder: Folder,
-    place: Annotated[
+    given: Annotated[
         str,
         typer.Argument(
             metavar="REPOSITORY[@BRANCH][/PREFIX]", help="By default the default branch."
@@ -72,7 +72,7 @@ def put(
     from perago.operations.locations import create_missing, parse_location, pin
     from perago.progress import transfer
 
-    location = parse_location(place)
+    location = parse_location(given)
     with _open() as lakefs:
         if create:
             for what in create_missing(lakefs.repositories, location, storage):
@@ -108,7 +108,7 @@ def put(
 
 @workspace_app.command()
 def get(
-    place: Place,
+    given: LocationArgument,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", file_okay=False, help="Made where it is missing.")
     ],
@@ -122,7 +122,7 @@ def get(
     from perago.progress import transfer
 
     with _open() as lakefs:
-        pinned = _pin(lakefs.repositories, place)
+        pinned = _pin(lakefs.repositories, given)
         source = _source(pinned)
         threads = lakefs.engine.threads
         counts = fetch(lakefs.objects, source, folder, threads, delete=delete, show=transfer)
@@ -134,18 +134,18 @@ def get(
 
 @workspace_app.command()
 def ls(
-    place: Place,
+    given: LocationArgument,
     recursive: Annotated[
         bool, typer.Option("-r", "--recursive", help="List the files of all folders below.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the files and folders of a place, with their sizes in bytes."""
+    """List the files and folders of a location, with their sizes in bytes."""
     from perago.names import listing_prefix
     from perago.transfer.inventory import RemoteObject
 
     with _open() as lakefs:
-        pinned = _pin(lakefs.repositories, place)
+        pinned = _pin(lakefs.repositories, given)
         start = listing_prefix(pinned.location.prefix)
         look = lakefs.objects.list if recursive else lakefs.objects.level
         entries = list(look(pinned.location.repository, pinned.commit, start))
@@ -165,7 +165,7 @@ def ls(
 
 
 @workspace_app.command()
-def diff(folder: Folder, place: Place, as_json: AsJson = False) -> None:
+def diff(folder: Folder, given: LocationArgument, as_json: AsJson = False) -> None:
     """Compare a folder with LakeFS, file by file; exit code 1 when they differ.
 
     `+` is only in the folder, `-` only in LakeFS, and `~` is in both with other content.
@@ -173,7 +173,7 @@ def diff(folder: Folder, place: Place, as_json: AsJson = False) -> None:
     from perago.operations.folder_sync import compare
 
     with _open() as lakefs:
-        pinned = _pin(lakefs.repositories, place)
+        pinned = _pin(lakefs.repositories, given)
         found = compare(lakefs.objects, _source(pinned), folder, lakefs.engine.threads)
     if as_json:
         output.emit_json(
@@ -225,13 +225,13 @@ def _open() -> Iterator[_LakeFS]:
         yield _LakeFS(control, objects, repositories, engine)
 
 
-def _pin(repositories: LakeFSRepositories, place: str) -> Pinned:
+def _pin(repositories: LakeFSRepositories, given: str) -> PinnedLocation:
     from perago.operations.locations import parse_location, pin
 
-    return pin(repositories, parse_location(place))
+    return pin(repositories, parse_location(given))
 
 
-def _source(pinned: Pinned) -> Any:
+def _source(pinned: PinnedLocation) -> Any:
     from perago.transfer.inventory import Source
 
     return Source(pinned.location.repository, pinned.commit, pinned.location.prefix)

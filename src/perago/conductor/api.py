@@ -28,7 +28,7 @@ _Id = Annotated[str, StringConstraints(min_length=1)]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class Message(BaseModel):
+class ConductorMessage(BaseModel):
     """A part of an answer: the fields that are used, which must have their types."""
 
     model_config = ConfigDict(
@@ -36,7 +36,7 @@ class Message(BaseModel):
     )
 
 
-class TaskMessage(Message):
+class TaskMessage(ConductorMessage):
     """A task, as polls and reads answer it."""
 
     task_id: _Id
@@ -57,7 +57,7 @@ class TaskMessage(Message):
     input_data: dict[str, Any] | None = None
 
 
-class WorkflowMessage(Message):
+class WorkflowMessage(ConductorMessage):
     """A workflow without its tasks."""
 
     workflow_id: _Id
@@ -68,13 +68,13 @@ class WorkflowMessage(Message):
 Instance = TypeVar("Instance", bound=WorkflowMessage)
 
 
-class _ConfigMessage(Message):
+class _ConfigMessage(ConductorMessage):
     """What Conductor tells of itself; of its settings, which may be secret, nothing is kept."""
 
     version: _Id
 
 
-class _TokenMessage(Message):
+class _TokenMessage(ConductorMessage):
     # Sent as a header: visible ASCII only.
     token: Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
 

@@ -9,7 +9,7 @@ from perago import http_errors
 from perago.errors import BackendError, PeragoError
 from perago.http_client import Answer, RequestError
 
-SERVER = http_errors.Server(
+SERVER = http_errors.ServerDescription(
     "Conductor",
     address="CONDUCTOR_SERVER_URL",
     credentials="CONDUCTOR_AUTH_KEY and CONDUCTOR_AUTH_SECRET",

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from perago.conductor.api import (
     ConductorApi,
-    Message,
+    ConductorMessage,
     TaskMessage,
     WorkflowMessage,
     parsed,
@@ -29,7 +29,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
 
 
-class _TypeMessage(Message):
+class _TypeMessage(ConductorMessage):
     type: str | None = None
 
 
@@ -41,15 +41,15 @@ class _TaskMessage(TaskMessage):
     output_data: dict[str, Any] | None = None
 
 
-class _SummaryMessage(Message):
+class _SummaryMessage(ConductorMessage):
     task_id: Annotated[str, Field(min_length=1)]
 
 
-class _FoundMessage(Message):
+class _FoundMessage(ConductorMessage):
     results: list[_SummaryMessage]
 
 
-class _LogMessage(Message):
+class _LogMessage(ConductorMessage):
     log: str = ""
     created_time: _Moment = 0
 
@@ -64,18 +64,18 @@ class _WorkflowMessage(WorkflowMessage):
     tasks: list[_TaskMessage] | None = None
 
 
-class _WorkflowSummaryMessage(Message):
+class _WorkflowSummaryMessage(ConductorMessage):
     workflow_id: Annotated[str, Field(min_length=1)]
     status: str
     update_time: str | None = None
     end_time: str | None = None
 
 
-class _WorkflowsFoundMessage(Message):
+class _WorkflowsFoundMessage(ConductorMessage):
     results: list[_WorkflowSummaryMessage]
 
 
-class _PollMessage(Message):
+class _PollMessage(ConductorMessage):
     queue_name: str
     domain: str | None = None
     last_poll_time: _Moment = 0

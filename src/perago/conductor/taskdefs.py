@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from perago.conductor.api import TASKDEF, ConductorApi, Message, segment, shallow
+from perago.conductor.api import TASKDEF, ConductorApi, ConductorMessage, segment, shallow
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
 from perago.http_errors import nothing, parse_json
 from perago.retry import UNSENT_SECONDS
 
 
-class _LeaseMessage(Message):
+class _LeaseMessage(ConductorMessage):
     name: Annotated[str, Field(min_length=1)]
     response_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 

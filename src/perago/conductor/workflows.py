@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 from perago.conductor.api import (
     TASKDEF,
     ConductorApi,
-    Message,
+    ConductorMessage,
     TaskMessage,
     WorkflowMessage,
     read_workflow,
@@ -50,13 +50,13 @@ class _RunMessage(WorkflowMessage):
     tasks: list[_StepMessage] | None = None
 
 
-class _BulkMessage(Message):
+class _BulkMessage(ConductorMessage):
     """What became of each entry of a list: the refused ones, by name, with the reason."""
 
     bulk_error_results: dict[str, str]
 
 
-class _PollMessage(Message):
+class _PollMessage(ConductorMessage):
     last_poll_time: Annotated[int, Field(ge=0)]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from perago.dashboard.kept import Kept
+from perago.dashboard.kept import RecentValues
 from perago.dashboard.sources import LakeSource
-from perago.operations.history import Entry, read_history
+from perago.operations.history import HistoryEntry, read_history
 from perago.protocol.ports import Change
 from perago.protocol.workspace import BranchHead, Commit
 
@@ -24,7 +24,7 @@ _MOST_KEPT = 2000
 class CommitRow:
     """A commit of the graph."""
 
-    entry: Entry
+    entry: HistoryEntry
     changes: tuple[Change, ...]
     more_changes: bool
     is_head: bool
@@ -47,8 +47,10 @@ class CommitCache:
 
     def __init__(self, lake: LakeSource) -> None:
         self._lake = lake
-        self._commits: Kept[tuple[str, str], Commit] = Kept(_MOST_KEPT)
-        self._changes: Kept[tuple[str, str, str], tuple[Change, ...]] = Kept(_MOST_KEPT)
+        self._commits: RecentValues[tuple[str, str], Commit] = RecentValues(_MOST_KEPT)
+        self._changes: RecentValues[tuple[str, str, str], tuple[Change, ...]] = RecentValues(
+            _MOST_KEPT
+        )
         self.default_branch = lake.default_branch
         self.log = lake.log
         self.list_branches = lake.list_branches

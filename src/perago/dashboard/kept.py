@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Key, Value]):
+class RecentValues(Generic[Key, Value]):
     """The values that were kept last, by their keys."""
 
     def __init__(self, most: int) -> None:
@@ -33,7 +33,7 @@ class Kept(Generic[Key, Value]):
         return value
 
 
-class Cached(Generic[Value]):
+class CachedValue(Generic[Value]):
     """A value that is read at most once in a while, whoever asks."""
 
     def __init__(self, read: Callable[[], Value], seconds: float) -> None:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from prometheus_client.parser import text_string_to_metric_families
 
 from perago.conductor.inspection import QueueView, TaskView, WorkflowView
-from perago.dashboard.kept import Kept
-from perago.dashboard.rendering import Problem
+from perago.dashboard.kept import RecentValues
+from perago.dashboard.rendering import PageProblem
 from perago.dashboard.sources import Sources
 from perago.errors import BackendError, NotFoundError, PeragoError
 from perago.observability.running import RunningView, WorkerState
@@ -71,7 +71,7 @@ class Overview:
     running: tuple[RunningRow, ...]
     outcomes: tuple[OutcomeRow, ...]
     workflows: tuple[WorkflowView, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[PageProblem, ...]
 
 
 class OverviewReader:
@@ -79,11 +79,11 @@ class OverviewReader:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._over: Kept[tuple[str, str], WorkflowView] = Kept(_MOST_KEPT)
+        self._over: RecentValues[tuple[str, str], WorkflowView] = RecentValues(_MOST_KEPT)
 
     def read(self) -> Overview:
         """Read everything; what cannot be read is a problem on the page."""
-        problems: list[Problem] = []
+        problems: list[PageProblem] = []
         workers: list[WorkerRow] = []
         told: list[RunningView] = []
         workflows: tuple[WorkflowView, ...] = ()
@@ -171,12 +171,12 @@ class OverviewReader:
 
 
 @contextmanager
-def _noting(problems: list[Problem]) -> Iterator[None]:
+def _noting(problems: list[PageProblem]) -> Iterator[None]:
     """Put what a server could not do on the page, once."""
     try:
         yield
     except BackendError as error:
-        problem = Problem.of(error)
+        problem = PageProblem.of(error)
         if problem not in problems:
             problems.append(problem)
 

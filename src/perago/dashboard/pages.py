@@ -11,9 +11,9 @@ from starlette.requests import Request
 from perago.conductor.inspection import TaskView, WorkflowView
 from perago.dashboard import publish_times, timeline
 from perago.dashboard.branch import CommitCache, read_branch, read_changes
-from perago.dashboard.kept import Cached, Kept
+from perago.dashboard.kept import CachedValue, RecentValues
 from perago.dashboard.overview import OverviewReader, seconds_of
-from perago.dashboard.rendering import Page, Problem
+from perago.dashboard.rendering import Page, PageProblem
 from perago.dashboard.sources import LakeSource, Sources
 from perago.dashboard.steps import draw
 from perago.dashboard.timeline import Timeline
@@ -47,8 +47,8 @@ class Pages:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         # Many open pages cost the servers no more than one.
-        self._overview = Cached(OverviewReader(sources).read, _OVERVIEW_SECONDS)
-        self._timelines: Kept[tuple[str, str], Timeline] = Kept(_MOST_KEPT)
+        self._overview = CachedValue(OverviewReader(sources).read, _OVERVIEW_SECONDS)
+        self._timelines: RecentValues[tuple[str, str], Timeline] = RecentValues(_MOST_KEPT)
         self._commits = CommitCache(sources.lake) if sources.lake is not None else None
 
     def overview(self, _: Request) -> Page:
@@ -83,14 +83,14 @@ class Pages:
     def attempt(self, request: Request) -> Page:
         """An attempt: fences, licences, commits, output, result or failure."""
         found = read_attempt(self._sources.conductor, _id(request, "task_id"))
-        problems: list[Problem] = []
+        problems: list[PageProblem] = []
         traces = None
         if found.workspace is not None and self._commits is not None:
             try:
                 traces = find_traces(self._commits, found.task, found.workspace)
             except BackendError as error:
                 # What Conductor says is worth showing when LakeFS cannot be asked.
-                problems.append(Problem.of(error))
+                problems.append(PageProblem.of(error))
         running = self._running().get(found.task.task_id)
         bar = timeline.of_running(running) if running else timeline.of_log(found.log.phases)
         values = {
@@ -155,7 +155,7 @@ class Pages:
             try:
                 texts.append(worker.metrics())
             except BackendError as error:
-                problems.append(Problem.of(error))
+                problems.append(PageProblem.of(error))
         values = {"histograms": publish_times.build_histograms(texts), "problems": problems}
         return Page("publish_times.html", "Publish times", values, is_live=True)
 

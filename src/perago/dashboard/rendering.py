@@ -45,16 +45,16 @@ def part(page: Page) -> str:
 
 def problem(title: str, text: str) -> Page:
     """Build the page for something that is not there or did not work."""
-    return Page("problem.html", title, {"problems": [Problem(text)]})
+    return Page("problem.html", title, {"problems": [PageProblem(text)]})
 
 
 def failure(error: PeragoError) -> Page:
     """Build the page for an error of a server."""
-    return Page("problem.html", "This could not be read", {"problems": [Problem.of(error)]})
+    return Page("problem.html", "This could not be read", {"problems": [PageProblem.of(error)]})
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PageProblem:
     """What did not work, and what to do."""
 
     text: str
@@ -62,7 +62,7 @@ class Problem:
     hint: str | None = None
 
     @classmethod
-    def of(cls, error: PeragoError) -> Problem:
+    def of(cls, error: PeragoError) -> PageProblem:
         return cls(str(error), error.code, error.hint)
 
 

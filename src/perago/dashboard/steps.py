@@ -44,7 +44,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Connector:
     """Leads from the bottom of one box to the top of another."""
 
     x1: float
@@ -64,7 +64,7 @@ class StepGraph:
     """Boxes and lines on a canvas."""
 
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Connector, ...]
     width: float
     height: float
     # Whether the definition has more steps than are drawn.
@@ -152,7 +152,7 @@ def _width(steps: Sequence[_Step]) -> float:
 class _Drawing:
     attempts: dict[str, tuple[TaskView, ...]]
     boxes: list[Box] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Connector] = field(default_factory=list)
 
     def column(
         self, steps: Sequence[_Step], center: float, top: float, before: list[Box]
@@ -168,7 +168,7 @@ class _Drawing:
                 top,
             )
             self.boxes.append(box)
-            self.lines += [Line(it.center, it.bottom, box.center, box.y) for it in before]
+            self.lines += [Connector(it.center, it.bottom, box.center, box.y) for it in before]
             top += BOX_HEIGHT + _GAP
             before = [box]
             if step.branches:

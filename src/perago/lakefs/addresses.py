@@ -31,14 +31,14 @@ _UNSTATED_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PresignedAddress:
     """Where one object can be read or written, and until when by ``time.monotonic``."""
 
     url: str = field(repr=False)
     good_until: float
 
     @classmethod
-    def undated(cls, url: str) -> Address:
+    def undated(cls, url: str) -> PresignedAddress:
         """An address of which LakeFS does not say when it expires."""
         return cls(url, time.monotonic() + _UNSTATED_SECONDS)
 
@@ -50,10 +50,12 @@ class Address:
 class RenewedAddress:
     """The address of one object, asked for anew when it is stale or was refused. Thread-safe."""
 
-    def __init__(self, ask: Callable[[], Address], first: Address | None = None) -> None:
+    def __init__(
+        self, ask: Callable[[], PresignedAddress], first: PresignedAddress | None = None
+    ) -> None:
         self._ask = ask
         self._address = first
-        self._asking = SharedCall[Address]()
+        self._asking = SharedCall[PresignedAddress]()
 
     def url(self, refused: str = "") -> str:
         """Return an address other than the one that was refused."""
@@ -81,15 +83,15 @@ class ReadAddresses:
 
     def _forget(self, repository: str, ref: str) -> None:
         self._commit = (repository, ref)
-        self._pages: deque[dict[str, Address]] = deque(maxlen=_PAGES_KEPT)
+        self._pages: deque[dict[str, PresignedAddress]] = deque(maxlen=_PAGES_KEPT)
         self._amount = self._used = _LEAST
         # The key after which to ask for more; empty where there is no more.
         self._next = ""
 
-    def ask(self, repository: str, ref: str, key: str) -> Address:
+    def ask(self, repository: str, ref: str, key: str) -> PresignedAddress:
         """Ask for the address of one object."""
 
-        def read(body: bytes) -> Address:
+        def read(body: bytes) -> PresignedAddress:
             address = self._address_of(parsed(STAT)(body), self._time_of_lakefs())
             if address is None:
                 raise ValueError("the answer has no presigned address")
@@ -103,7 +105,7 @@ class ReadAddresses:
             retrier=self._retrier(),
         )
 
-    def find(self, repository: str, ref: str, key: str) -> Address:
+    def find(self, repository: str, ref: str, key: str) -> PresignedAddress:
         """Return the address of one of many objects."""
         # What a branch has under a key may be another object a moment later.
         if not _COMMIT.fullmatch(ref):
@@ -116,7 +118,7 @@ class ReadAddresses:
             self._asking.make_unless_running(lambda: self._ask_for_next(repository, ref))
         return found or self.ask(repository, ref, key)
 
-    def _take(self, repository: str, ref: str, key: str) -> Address | None:
+    def _take(self, repository: str, ref: str, key: str) -> PresignedAddress | None:
         with self._lock:
             if self._commit != (repository, ref):
                 self._forget(repository, ref)
@@ -162,15 +164,15 @@ class ReadAddresses:
                 more = page.pagination.has_more and page.pagination.next_offset > after
                 self._next = page.pagination.next_offset if more else ""
 
-    def _address_of(self, item: ObjectMessage, now: float) -> Address | None:
+    def _address_of(self, item: ObjectMessage, now: float) -> PresignedAddress | None:
         """Take the address out of an entry; None where LakeFS does not let this user read it."""
         url = item.physical_address or ""
         if not url.startswith(("http://", "https://")):
             return None
         if not item.physical_address_expiry:
-            return Address.undated(url)
+            return PresignedAddress.undated(url)
         left = item.physical_address_expiry - now - _MARGIN_SECONDS
-        return Address(url, time.monotonic() + left)
+        return PresignedAddress(url, time.monotonic() + left)
 
     def _time_of_lakefs(self) -> float:
         return time.time() + (self._api.clock_difference or 0.0)

@@ -26,7 +26,7 @@ from perago.retry import UNSENT_SECONDS, retry_change, retrying_unsent
 Parsed = TypeVar("Parsed")
 Entry = TypeVar("Entry")
 Reader = Callable[[bytes], Parsed]
-Body = bytes | Path | Mapping[str, Any] | None
+RequestBody = bytes | Path | Mapping[str, Any] | None
 
 _JSON = "application/json"
 _PAGE = 1000
@@ -39,13 +39,13 @@ _Id = Annotated[str, StringConstraints(min_length=1)]
 _Size = Annotated[int, Field(ge=0)]
 
 
-class Message(BaseModel):
+class LakeFSMessage(BaseModel):
     """A part of an answer: the fields that are used, which must have their types."""
 
     model_config = ConfigDict(strict=True, frozen=True, hide_input_in_errors=True)
 
 
-class CommitMessage(Message):
+class CommitMessage(LakeFSMessage):
     id: _Id
     parents: list[_Id]
     # Bounded by the years that a datetime can hold.
@@ -55,21 +55,21 @@ class CommitMessage(Message):
     metadata: dict[str, str] | None = None
 
 
-class RefMessage(Message):
+class RefMessage(LakeFSMessage):
     id: _Id
     commit_id: _Id
 
 
-class RepositoryMessage(Message):
+class RepositoryMessage(LakeFSMessage):
     id: _Id
     default_branch: _Id
 
 
-class MergeMessage(Message):
+class MergeMessage(LakeFSMessage):
     reference: _Id
 
 
-class ObjectMessage(Message):
+class ObjectMessage(LakeFSMessage):
     path: str
     path_type: Literal["object", "common_prefix"]
     size_bytes: _Size | None = None
@@ -81,47 +81,47 @@ class ObjectMessage(Message):
     physical_address_expiry: int | None = None
 
 
-class ChangeMessage(Message):
+class ChangeMessage(LakeFSMessage):
     path: str
     type: Literal["added", "changed", "removed"]
     size_bytes: _Size | None = None
 
 
-class RunMessage(Message):
+class RunMessage(LakeFSMessage):
     run_id: _Id
 
 
-class _Failure(Message):
+class _Failure(LakeFSMessage):
     status_code: int
     message: str
 
 
-class DeletionMessage(Message):
+class DeletionMessage(LakeFSMessage):
     errors: list[_Failure] | None
 
 
-class _User(Message):
+class _User(LakeFSMessage):
     id: _Id
 
 
-class UserMessage(Message):
+class UserMessage(LakeFSMessage):
     user: _User
 
 
-class _Version(Message):
+class _Version(LakeFSMessage):
     version: _Id
 
 
-class ConfigMessage(Message):
+class ConfigMessage(LakeFSMessage):
     version_config: _Version
 
 
-class _Pagination(Message):
+class _Pagination(LakeFSMessage):
     has_more: bool
     next_offset: str = ""
 
 
-class Page(Message, Generic[Entry]):
+class ListingPage(LakeFSMessage, Generic[Entry]):
     results: list[Entry]
     pagination: _Pagination
 
@@ -134,12 +134,12 @@ STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)
 CONFIG = TypeAdapter(ConfigMessage)
-COMMITS = TypeAdapter(Page[CommitMessage])
-REFS = TypeAdapter(Page[RefMessage])
-REPOSITORIES = TypeAdapter(Page[RepositoryMessage])
-OBJECTS = TypeAdapter(Page[ObjectMessage])
-CHANGES = TypeAdapter(Page[ChangeMessage])
-RUNS = TypeAdapter(Page[RunMessage])
+COMMITS = TypeAdapter(ListingPage[CommitMessage])
+REFS = TypeAdapter(ListingPage[RefMessage])
+REPOSITORIES = TypeAdapter(ListingPage[RepositoryMessage])
+OBJECTS = TypeAdapter(ListingPage[ObjectMessage])
+CHANGES = TypeAdapter(ListingPage[ChangeMessage])
+RUNS = TypeAdapter(ListingPage[RunMessage])
 
 
 def parsed(kind: TypeAdapter[Parsed]) -> Reader[Parsed]:
@@ -170,7 +170,7 @@ class _Request(Generic[Parsed]):
     seconds: float
     changes: bool
     query: Mapping[str, Any] | None = None
-    body: Body = None
+    body: RequestBody = None
     headers: Mapping[str, str] | None = None
 
 
@@ -241,7 +241,7 @@ class LakeFSApi:
         self,
         what: str,
         path: str,
-        kind: TypeAdapter[Page[Entry]],
+        kind: TypeAdapter[ListingPage[Entry]],
         query: Mapping[str, Any] | None = None,
         *,
         retrier: Callable[[], Retrying],
@@ -263,7 +263,7 @@ class LakeFSApi:
         self,
         what: str,
         path: str,
-        kind: TypeAdapter[Page[Entry]],
+        kind: TypeAdapter[ListingPage[Entry]],
         query: Mapping[str, Any] | None = None,
         *,
         retrier: Retrying,
@@ -282,7 +282,7 @@ class LakeFSApi:
         status: int | tuple[int, ...],
         retrier: Retrying,
         query: Mapping[str, Any] | None = None,
-        body: Body = None,
+        body: RequestBody = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> Parsed:
@@ -310,7 +310,7 @@ class LakeFSApi:
         *,
         status: int,
         query: Mapping[str, Any] | None = None,
-        body: Body = None,
+        body: RequestBody = None,
         seconds: float | None = None,
     ) -> Parsed:
         """Send a change that must not be repeated; retried only as long as it cannot be sent."""

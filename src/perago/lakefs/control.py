@@ -36,7 +36,7 @@ from perago.protocol.record import REPEATED_COMMIT
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
 
-# Shorter than for objects: publish steps read while a lease runs.
+# Shorter than for objects: publish phases read while a lease runs.
 _RETRY_SECONDS = 5.0
 # Cleanup must leave time in the lease: one retry at most.
 _CLEANUP_SECONDS = 10.0

@@ -19,7 +19,7 @@ from perago.http_client import Answer, RequestError
 from perago.lakefs.store_client import StoreAnswer
 from perago.text import shorten_line
 
-SERVER = http_errors.Server(
+SERVER = http_errors.ServerDescription(
     "LakeFS",
     address="LAKECTL_SERVER_ENDPOINT_URL",
     credentials="LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
@@ -89,7 +89,7 @@ def from_store_answer(what: str, host: str, answer: StoreAnswer) -> BackendError
     )
 
 
-class _ObjectStore(http_errors.Server):
+class _ObjectStore(http_errors.ServerDescription):
     """The store to which LakeFS gives addresses. No setting says where it is."""
 
     @classmethod

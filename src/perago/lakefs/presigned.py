@@ -26,12 +26,12 @@ from pydantic import TypeAdapter
 from perago.connections import LakeFSConnection
 from perago.errors import BackendError, BackendUnavailableError
 from perago.http_client import RequestError
-from perago.lakefs.addresses import Address, ReadAddresses, RenewedAddress
-from perago.lakefs.api import ConfigMessage, LakeFSApi, Message, parsed
+from perago.lakefs.addresses import PresignedAddress, ReadAddresses, RenewedAddress
+from perago.lakefs.api import ConfigMessage, LakeFSApi, LakeFSMessage, parsed
 from perago.lakefs.errors import from_store_answer, from_store_request
 from perago.lakefs.pieces import PIECE_PATIENCE, pieces_at_once, read_ahead
 from perago.lakefs.shared_call import SharedCall
-from perago.lakefs.staging import Location, Staging, Target
+from perago.lakefs.staging import Target, UploadLocation, UploadRequests
 from perago.lakefs.store_client import StoreAnswer, StoreClient, host_of
 from perago.retry import retrying
 from perago.transfer.inventory import DIGEST, PIECE, piece_size
@@ -49,7 +49,7 @@ _WRITTEN = frozenset({200, 201})
 _md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
-class _Storage(Message):
+class _Storage(LakeFSMessage):
     blockstore_type: str
     pre_sign_support: bool
     pre_sign_multipart_upload: bool | None = None
@@ -92,7 +92,7 @@ class PresignedClient:
         )
         self._retrier = partial(retrying, connection.retry_seconds)
         self._addresses = ReadAddresses(api, self._retrier)
-        self._staging = Staging(api, self._retrier)
+        self._staging = UploadRequests(api, self._retrier)
         self._lock = Lock()
         self._asking = SharedCall[_Offer]()
         self._offer = _Offer() if connection.transfer == "gateway" else None
@@ -182,11 +182,11 @@ class PresignedClient:
         with source.open("rb") as file:
             content = file.read(size)
         digest = _md5(content)
-        locations: list[Location] = []
+        locations: list[UploadLocation] = []
 
-        def ask() -> Address:
+        def ask() -> PresignedAddress:
             locations.append(self._staging.locate(target))
-            return Address.undated(locations[-1].presigned_url)
+            return PresignedAddress.undated(locations[-1].presigned_url)
 
         # The store compares it with what arrives.
         check = {"Content-MD5": base64.b64encode(digest.digest()).decode()}
@@ -197,7 +197,7 @@ class PresignedClient:
     def _write_parts(self, target: Target, source: Path, size: int) -> str:
         piece = piece_size(size)
         upload = self._staging.begin(target, count=-(-size // piece))
-        addresses = [Address.undated(url) for url in upload.presigned_urls]
+        addresses = [PresignedAddress.undated(url) for url in upload.presigned_urls]
         with source.open("rb") as file:
 
             def send(index: int) -> str:

@@ -14,7 +14,7 @@ from perago.lakefs.api import (
     REFS,
     REPOSITORY,
     LakeFSApi,
-    Message,
+    LakeFSMessage,
     at_path,
     commit_id,
     parsed,
@@ -22,12 +22,12 @@ from perago.lakefs.api import (
 from perago.retry import TRIES, retrying_times
 
 
-class _Storage(Message):
+class _Storage(LakeFSMessage):
     blockstore_type: Annotated[str, StringConstraints(min_length=1)]
     default_namespace_prefix: str | None = None
 
 
-class _StorageMessage(Message):
+class _StorageMessage(LakeFSMessage):
     """The part of the server's configuration that says where it keeps objects."""
 
     storage_config: _Storage

@@ -13,8 +13,8 @@ from tenacity import Retrying
 
 from perago.errors import BackendError, BackendUnavailableError
 from perago.http_errors import nothing
-from perago.lakefs.addresses import Address
-from perago.lakefs.api import STAT, LakeFSApi, Message, at_path, parsed
+from perago.lakefs.addresses import PresignedAddress
+from perago.lakefs.api import STAT, LakeFSApi, LakeFSMessage, at_path, parsed
 from perago.retry import retry_change, retrying_times
 
 # The slowest assembly of an object from its parts that is waited for, in bytes per second.
@@ -24,14 +24,14 @@ _Text = Annotated[str, StringConstraints(min_length=1)]
 _Secret = Annotated[str, StringConstraints(min_length=1), Field(repr=False)]
 
 
-class Location(Message):
+class UploadLocation(LakeFSMessage):
     """A new place in the store, and the presigned address for writing there."""
 
     physical_address: _Text
     presigned_url: _Secret
 
 
-class Upload(Message):
+class MultipartUpload(LakeFSMessage):
     """An upload in parts: its place, and a presigned address for each part."""
 
     upload_id: _Text
@@ -39,12 +39,12 @@ class Upload(Message):
     presigned_urls: Annotated[list[str], Field(repr=False)]
 
 
-class _PartLocation(Message):
+class _PartLocation(LakeFSMessage):
     presigned_url: _Secret
 
 
-_LOCATION = TypeAdapter(Location)
-_UPLOAD = TypeAdapter(Upload)
+_LOCATION = TypeAdapter(UploadLocation)
+_UPLOAD = TypeAdapter(MultipartUpload)
 _PART_LOCATION = TypeAdapter(_PartLocation)
 
 
@@ -72,13 +72,13 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class UploadRequests:
     """Requests for uploads. Thread-safe."""
 
     api: LakeFSApi
     retrier: Callable[[], Retrying]
 
-    def locate(self, target: Target) -> Location:
+    def locate(self, target: Target) -> UploadLocation:
         """Ask for a place for a whole object."""
         return self.api.get(
             target.what,
@@ -88,7 +88,7 @@ class Staging:
             retrier=self.retrier(),
         )
 
-    def link(self, target: Target, location: Location, digest: str, size: int) -> None:
+    def link(self, target: Target, location: UploadLocation, digest: str, size: int) -> None:
         """Put the object on the branch whose bytes were written to a place."""
         self.api.change(
             target.what,
@@ -106,7 +106,7 @@ class Staging:
             retrier=self.retrier(),
         )
 
-    def begin(self, target: Target, count: int) -> Upload:
+    def begin(self, target: Target, count: int) -> MultipartUpload:
         """Begin an upload in so many parts."""
         return self.api.change(
             target.what,
@@ -118,7 +118,7 @@ class Staging:
             retrier=self.retrier(),
         )
 
-    def locate_part(self, target: Target, upload: Upload, number: int) -> Address:
+    def locate_part(self, target: Target, upload: MultipartUpload, number: int) -> PresignedAddress:
         """Ask for another address for a part; the first one has number 1."""
         found = self.api.change(
             target.what,
@@ -130,9 +130,11 @@ class Staging:
             body={"physical_address": upload.physical_address},
             retrier=self.retrier(),
         )
-        return Address.undated(found.presigned_url)
+        return PresignedAddress.undated(found.presigned_url)
 
-    def complete(self, target: Target, upload: Upload, etags: Sequence[str], size: int) -> None:
+    def complete(
+        self, target: Target, upload: MultipartUpload, etags: Sequence[str], size: int
+    ) -> None:
         """Have the parts put together, and put the object on the branch.
 
         LakeFS answers a repeated request with an error if the first one was carried out, so the
@@ -160,7 +162,7 @@ class Staging:
 
         retry_change(self.retrier(), once)
 
-    def _is_written(self, target: Target, upload: Upload, size: int) -> bool:
+    def _is_written(self, target: Target, upload: MultipartUpload, size: int) -> bool:
         path = at_path("repositories", target.repository, "refs", target.branch)
         try:
             found = self.api.get(
@@ -174,7 +176,7 @@ class Staging:
             return False
         return (found.physical_address, found.size_bytes) == (upload.physical_address, size)
 
-    def abort(self, target: Target, upload: Upload) -> None:
+    def abort(self, target: Target, upload: MultipartUpload) -> None:
         """Have the store forget the parts; what is left of them is the store's to clean up."""
         with suppress(BackendError):
             self.api.change(
@@ -189,7 +191,7 @@ class Staging:
             )
 
 
-def _read_upload(body: bytes, count: int) -> Upload:
+def _read_upload(body: bytes, count: int) -> MultipartUpload:
     upload = parsed(_UPLOAD)(body)
     if len(upload.presigned_urls) != count:
         raise ValueError(f"the answer has {len(upload.presigned_urls)} addresses for {count} parts")

@@ -56,7 +56,7 @@ def _endpoint(scheme: str, netloc: str) -> Endpoint:
     return Endpoint(scheme, parts.hostname, parts.port or _PORTS[scheme])
 
 
-class Place(NamedTuple):
+class SplitAddress(NamedTuple):
     """An address, taken apart. All but the server is secret."""
 
     endpoint: Endpoint
@@ -65,7 +65,7 @@ class Place(NamedTuple):
     target: str
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def of(cls, url: str) -> SplitAddress:
         """Take an address apart; raises ``ValueError`` without quoting it."""
         scheme, _, rest = url.partition("://")
         netloc, _, target = rest.partition("/")
@@ -82,7 +82,7 @@ class Place(NamedTuple):
 def host_of(url: str) -> str:
     """Return the server of an address, which is no secret."""
     try:
-        return str(Place.of(url).endpoint)
+        return str(SplitAddress.of(url).endpoint)
     except ValueError:
         return "(of no usable address)"
 
@@ -154,22 +154,22 @@ class StoreClient:
         read: Callable[[Head, Connection], memoryview],
     ) -> StoreAnswer:
         try:
-            place = Place.of(url)
+            address = SplitAddress.of(url)
         except ValueError as error:
             raise RequestError(str(error), sent=False) from None
         ends = time.monotonic() + min(seconds, max(seconds_left(), 0.0))
         connection: Connection | None = None
         try:
-            connection = self._idle.take(place.endpoint) or self._connect(place.endpoint, ends)
+            connection = self._idle.take(address.endpoint) or self._connect(address.endpoint, ends)
             connection.begin(ends)
-            connection.send(_request_head(method, place, headers))
+            connection.send(_request_head(method, address, headers))
             # A store that refuses an address need not take the content before it says so.
             with suppress(ConnectionError):
                 connection.send(content)
             head = connection.read_head()
             answer = StoreAnswer(head.status, read(head, connection), head.etag)
             if head.keeps_connection and connection.is_at_end:
-                self._idle.put(place.endpoint, connection)
+                self._idle.put(address.endpoint, connection)
                 connection = None
         except Exception as error:  # noqa: BLE001  whatever an answer makes the code raise
             sent = connection is not None and connection.is_used
@@ -194,8 +194,12 @@ class StoreClient:
         return Connection(opened, self._read_timeout)
 
 
-def _request_head(method: str, place: Place, headers: Mapping[str, str]) -> bytes:
-    lines = [f"{method} /{place.target} HTTP/1.1", f"Host: {place.netloc}", "User-Agent: perago"]
+def _request_head(method: str, address: SplitAddress, headers: Mapping[str, str]) -> bytes:
+    lines = [
+        f"{method} /{address.target} HTTP/1.1",
+        f"Host: {address.netloc}",
+        "User-Agent: perago",
+    ]
     # Or a store may decompress what it has.
     lines += ["Accept-Encoding: identity", *(f"{name}: {headers[name]}" for name in headers)]
     return "\r\n".join([*lines, "", ""]).encode("ascii")

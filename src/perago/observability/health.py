@@ -33,7 +33,7 @@ _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _log = structlog.get_logger(__name__)
 
-Answer = tuple[HTTPStatus, str, bytes]
+HealthReply = tuple[HTTPStatus, str, bytes]
 
 
 class HealthServer:
@@ -125,7 +125,7 @@ class HealthServer:
                 hint="Choose another address or a free port (port 0 takes one), or set it to off.",
             ) from error
 
-    def _answer(self, path: str) -> Answer:
+    def _answer(self, path: str) -> HealthReply:
         match path.partition("?")[0]:
             case "/metrics":
                 return HTTPStatus.OK, CONTENT_TYPE_LATEST, self._metrics.render()
@@ -150,7 +150,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = _MAX_CONNECTIONS
 
     def __init__(
-        self, address: Address, answer: Callable[[str], Answer], request_seconds: float
+        self, address: Address, answer: Callable[[str], HealthReply], request_seconds: float
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.answer = answer

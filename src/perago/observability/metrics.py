@@ -70,7 +70,7 @@ class WorkerMetrics:
         )
         self._publish = self._histogram(
             "publish_seconds",
-            "Time of the publish step; how: merged, replaced, returned, unchanged or unknown.",
+            "Time of the publish phase; how: merged, replaced, returned, unchanged or unknown.",
             PUBLISH_BUCKETS,
             "task",
             "how",

@@ -11,7 +11,7 @@ from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendDeniedError, BackendError, BackendRefusedError, NotFoundError
 from perago.lakefs.garbage import LakeFSGarbage, Removal
 from perago.protocol.garbage import (
-    Staging,
+    FoundStagingBranch,
     Verdict,
     judge_local,
     judge_staging,
@@ -22,7 +22,7 @@ from perago.protocol.licences import withdrawn_tag
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class GarbageItem:
     """Something an execution left, and what is to be done about it."""
 
     kind: Literal["branch", "tag"]
@@ -47,7 +47,7 @@ class UnreadRepository:
 class Removed:
     """What became of an item; ``error`` when it could not be deleted."""
 
-    item: Item
+    item: GarbageItem
     removal: Removal | Literal["failed"]
     error: BackendError | None = None
 
@@ -57,7 +57,7 @@ def survey(
     attempts: ConductorAttempts,
     repositories: Sequence[str],
     now: datetime,
-) -> Iterator[Item | UnreadRepository]:
+) -> Iterator[GarbageItem | UnreadRepository]:
     """Judge everything that executions left; nothing is changed.
 
     Raises when Conductor cannot be asked: without it nothing can be said to be over.
@@ -75,14 +75,14 @@ def survey(
                 verdict = _judge(staging, attempts, now)
                 commit = branch.head.id
                 kept = withdrawn_tag(now.strftime("%Y%m%d"), commit, staging.name.fingerprint)
-                yield Item("branch", repository, branch.name, commit, verdict, kept)
+                yield GarbageItem("branch", repository, branch.name, commit, verdict, kept)
         for tag in tags:
             judged = judge_tag(tag, now)
             if judged is not None:
-                yield Item("tag", repository, tag.name, tag.commit, judged)
+                yield GarbageItem("tag", repository, tag.name, tag.commit, judged)
 
 
-def _judge(staging: Staging, attempts: ConductorAttempts, now: datetime) -> Verdict:
+def _judge(staging: FoundStagingBranch, attempts: ConductorAttempts, now: datetime) -> Verdict:
     if staging.local_start is not None:
         return judge_local(staging.local_start, now)
     try:
@@ -92,7 +92,7 @@ def _judge(staging: Staging, attempts: ConductorAttempts, now: datetime) -> Verd
     return judge_staging(staging, task, now)
 
 
-def collect(lake: LakeFSGarbage, items: Sequence[Item]) -> Iterator[Removed]:
+def collect(lake: LakeFSGarbage, items: Sequence[GarbageItem]) -> Iterator[Removed]:
     """Delete the garbage among ``items``; an error is reported and the next item follows."""
     for item in items:
         if not item.verdict.garbage:

@@ -22,7 +22,7 @@ MOST_COUNTED = 10_000
 # Each tag costs a request; of each kind the latest are read.
 _MOST_TAGS = 500
 
-Kind = Literal["publication", "person", "restoration", "replaced", "withdrawn"]
+EntryKind = Literal["publication", "person", "restoration", "replaced", "withdrawn"]
 
 
 class HistoryLake(Protocol):
@@ -51,10 +51,10 @@ class LostCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """One commit, on the branch or lost."""
 
-    kind: Kind
+    kind: EntryKind
     commit: Commit
     record: Record | None = None
     # Objects that it changed against its first parent, counted up to ``MOST_COUNTED``.
@@ -78,7 +78,7 @@ class History:
     repository: str
     branch: str
     head: str
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     # Whether the branch has older commits.
     more: bool
 
@@ -160,19 +160,21 @@ def _by_parent(lost: Iterable[LostCommit]) -> dict[str, list[LostCommit]]:
     return found
 
 
-def _entry(commit: Commit, siblings: Sequence[LostCommit]) -> Entry:
+def _entry(commit: Commit, siblings: Sequence[LostCommit]) -> HistoryEntry:
     record = read_record(commit)
     if record is None:
         tag = commit.metadata.get(RESTORED_TAG)
-        return Entry("restoration" if tag else "person", commit, tag=tag)
+        return HistoryEntry("restoration" if tag else "person", commit, tag=tag)
     # A withdrawn commit was never on the branch.
     replaced = (lost for lost in siblings if lost.how == "replaced" and took_place(commit, lost))
-    return Entry("publication", commit, record, replaces=tuple(it.commit.id for it in replaced))
+    return HistoryEntry(
+        "publication", commit, record, replaces=tuple(it.commit.id for it in replaced)
+    )
 
 
-def _lost_entry(lost: LostCommit, after: Commit | None) -> Entry:
+def _lost_entry(lost: LostCommit, after: Commit | None) -> HistoryEntry:
     instead = after.id if after is not None and took_place(after, lost) else None
-    return Entry(lost.how, lost.commit, lost.record, replaced_by=instead, tag=lost.tag)
+    return HistoryEntry(lost.how, lost.commit, lost.record, replaced_by=instead, tag=lost.tag)
 
 
 def took_place(commit: Commit, lost: LostCommit) -> bool:
@@ -190,7 +192,7 @@ def took_place(commit: Commit, lost: LostCommit) -> bool:
     return lost.record is not None and lost.record.logical == record.logical
 
 
-def _counted(entry: Entry, differences: Differences, repository: str) -> Entry:
+def _counted(entry: HistoryEntry, differences: Differences, repository: str) -> HistoryEntry:
     parent = entry.commit.first_parent
     if parent is None:
         return entry

@@ -61,19 +61,19 @@ def parse_location(text: str) -> Location:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedLocation:
     """A location at an immutable commit."""
 
     location: Location
     commit: str
 
 
-def pin(repositories: LakeFSRepositories, location: Location) -> Pinned:
+def pin(repositories: LakeFSRepositories, location: Location) -> PinnedLocation:
     """Resolve a location to the commit that it names now, with its ref filled in."""
     named = with_branch(repositories, location)
     assert named.ref is not None  # noqa: S101  narrows the type
     try:
-        return Pinned(named, repositories.resolve(named.repository, named.ref))
+        return PinnedLocation(named, repositories.resolve(named.repository, named.ref))
     except NotFoundError:
         raise _unknown_ref(repositories, named) from None
 

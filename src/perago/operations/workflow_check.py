@@ -1,4 +1,4 @@
-"""Find the wiring mistakes of a workflow before it runs.
+"""Find mistakes in the input mapping of a workflow before it runs.
 
 The steps are walked in the order in which Conductor runs them. For each branch that they publish
 to, the walk knows which step publishes last, and so which workspace the next writer has to take.
@@ -34,7 +34,7 @@ _EXAMPLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WorkflowProblem:
     """One mistake, or with ``warning`` something that may be one."""
 
     severity: Literal["error", "warning"]
@@ -65,7 +65,7 @@ class _State:
 
 def check_workflow(
     workflow: WorkflowFile, definitions: Sequence[TaskDefinition] | None
-) -> list[Finding]:
+) -> list[WorkflowProblem]:
     """Return every finding; without definitions, only what the file alone shows."""
     tasks = None if definitions is None else {item.name: item for item in definitions}
     return _Check(workflow, tasks).run()
@@ -75,7 +75,7 @@ class _Check:
     def __init__(self, workflow: WorkflowFile, tasks: dict[str, TaskDefinition] | None) -> None:
         self._workflow = workflow
         self._tasks = tasks
-        self._found: dict[Finding, None] = {}
+        self._found: dict[WorkflowProblem, None] = {}
         self._round = ""
         self._references: list[str] = []
         self._origins = Origins(self._references, self._error, self._warn)
@@ -83,7 +83,7 @@ class _Check:
         # Branches about which an error was said: nothing more follows from what comes after.
         self._in_conflict: set[BranchKey] = set()
 
-    def run(self) -> list[Finding]:
+    def run(self) -> list[WorkflowProblem]:
         self._collect()
         if not self._found:
             state = _State()
@@ -100,8 +100,8 @@ class _Check:
 
     def _add(self, severity: Literal["error", "warning"], step: str, text: str) -> None:
         # What was found in a loop's first round is not said again about its second.
-        if Finding(severity, step, text) not in self._found:
-            self._found.setdefault(Finding(severity, step, self._round + text))
+        if WorkflowProblem(severity, step, text) not in self._found:
+            self._found.setdefault(WorkflowProblem(severity, step, self._round + text))
 
     # The shape of the steps.
 

@@ -47,11 +47,11 @@ class WorkflowFile:
         """
         found: dict[tuple[str, ...], None] = {}
         for step in all_steps(self.tasks):
-            wired = step.get("inputParameters")
-            if not isinstance(wired, dict):
+            mapped = step.get("inputParameters")
+            if not isinstance(mapped, dict):
                 continue
-            named = wired.get("inputs")
-            values = [wired.get("workspace"), *(named.values() if isinstance(named, dict) else ())]
+            named = mapped.get("inputs")
+            values = [mapped.get("workspace"), *(named.values() if isinstance(named, dict) else ())]
             paths = [_input_path(value) for value in values]
             if whole := _input_path(named):
                 paths.append((*whole, "*"))

@@ -20,6 +20,7 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.operations.workflow_file import Json, WorkflowFile, worker_tasks
+from perago.operations.workflow_follow import Tell
 from perago.protocol.ports import Clock, Lake
 from perago.protocol.workspace import WorkspaceInput, describe_validation
 
@@ -33,7 +34,6 @@ _PIN = "Correct it, or leave it out of --input and give --repository and --branc
 # The keys of a workspace that leaves its ref to HEAD.
 _UNPINNED = {"repository", "branch", "ref_type"}
 
-Tell = Callable[[str], None]
 # Where a repository's branch is now, as a workspace; without a branch, the default one.
 Pin = Callable[[str, str | None], dict[str, str]]
 

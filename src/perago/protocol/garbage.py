@@ -20,8 +20,8 @@ from perago.protocol.workspace import Commit
 
 RETENTION = timedelta(days=7)
 
-Kept = Literal["replaced", "withdrawn"]
-TAG_PREFIXES: dict[str, Kept] = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
+LostKind = Literal["replaced", "withdrawn"]
+TAG_PREFIXES: dict[str, LostKind] = {REPLACED_PREFIX: "replaced", WITHDRAWN_PREFIX: "withdrawn"}
 _KEPT = re.compile(
     rf"(?P<prefix>{'|'.join(TAG_PREFIXES)})(?P<day>\d{{8}})-(?P<commit>{COMMIT_ID})"
     r"(-(?P<fingerprint>[0-9a-f]{16}))?",
@@ -55,14 +55,14 @@ class FoundTag:
 class KeptCommit:
     """What the tag of a replaced or withdrawn commit says."""
 
-    how: Kept
+    how: LostKind
     day: datetime
     # Of the logical task; a replaced commit's tag has none.
     fingerprint: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class FoundStagingBranch:
     """A branch that an execution made; ``record`` is None until it committed there."""
 
     found: FoundBranch
@@ -93,7 +93,7 @@ def local_task_id(started: datetime, unique: str) -> str:
     return f"local-{started.astimezone(UTC).strftime(_LOCAL_TIME)}-{unique}"
 
 
-def recognise(found: FoundBranch) -> Staging | None:
+def recognise(found: FoundBranch) -> FoundStagingBranch | None:
     """A staging branch by its name and, where the execution committed, by its record.
 
     Before its own commit the HEAD is the input, which carries another execution's record or none.
@@ -103,13 +103,15 @@ def recognise(found: FoundBranch) -> Staging | None:
         return None
     record = read_record(found.head)
     if record is None or record.execution_id != name.execution_id:
-        return Staging(found, name, None)
+        return FoundStagingBranch(found, name, None)
     if not name.is_of(record.task_id, record.retry_count, record.execution_id):
         return None
-    return Staging(found, name, record)
+    return FoundStagingBranch(found, name, record)
 
 
-def judge_staging(staging: Staging, task: AttemptSnapshot | None, now: datetime) -> Verdict:
+def judge_staging(
+    staging: FoundStagingBranch, task: AttemptSnapshot | None, now: datetime
+) -> Verdict:
     """``task`` is what Conductor says of the attempt; None: it does not know the task."""
     if task is None:
         return Verdict(True, f"Conductor has no task {staging.task_id}{_age(staging, now)}")
@@ -149,14 +151,14 @@ def read_tag(name: str, commit: str) -> KeptCommit | None:
     return KeptCommit(TAG_PREFIXES[found["prefix"]], day, found["fingerprint"])
 
 
-def _judge_waiting(staging: Staging, task: AttemptSnapshot, now: datetime) -> Verdict:
+def _judge_waiting(staging: FoundStagingBranch, task: AttemptSnapshot, now: datetime) -> Verdict:
     claim = staging.record.claim if staging.record else None
     if task.status == "IN_PROGRESS" and claim is not None and task.worker_id != claim:
         return Verdict(True, f"its attempt runs again under another claim{_age(staging, now)}")
     return Verdict(False, f"its attempt is {task.status}")
 
 
-def _judge_evidence(staging: Staging, now: datetime) -> Verdict:
+def _judge_evidence(staging: FoundStagingBranch, now: datetime) -> Verdict:
     age = now - staging.found.committed
     text = f"evidence of an unknown outcome, {_days(age)} old"
     if age > RETENTION:
@@ -164,7 +166,7 @@ def _judge_evidence(staging: Staging, now: datetime) -> Verdict:
     return Verdict(False, f"{text}; kept for {RETENTION.days} days")
 
 
-def _age(staging: Staging, now: datetime) -> str:
+def _age(staging: FoundStagingBranch, now: datetime) -> str:
     """How old the execution's own commit is; what is not committed carries no time."""
     if staging.record is None:
         return ""

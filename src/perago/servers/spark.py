@@ -286,7 +286,7 @@ class ConnectServer(Server):
         """Trust the private authority that is named; the wheel's Java, else what Python trusts."""
         authorities, target = self._settings.lakefs.authorities, self.home / _TRUSTSTORE
         if authorities is not None:
-            truststore.write_private(authorities, target)
+            truststore.write_bundle(authorities, target)
         elif not found.is_wheel or truststore.write_machine(target) is None:
             return
         _trust(properties, "driver", target)

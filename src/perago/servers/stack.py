@@ -14,7 +14,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from perago.errors import ServerError, SetupError
-from perago.progress import note, step
+from perago.progress import note, shown
 from perago.servers import conductor, lakefs, loopback, process
 from perago.servers.conductor import Conductor
 from perago.servers.endpoints import Endpoints
@@ -200,7 +200,7 @@ class Stack:
         for line in javas([(server.name, command.java) for server, command in prepared]):
             note(line)
         title = f"starting {', '.join(server.name for server in servers)}"
-        with step(title, len(servers), "servers") as advance:
+        with shown(title, len(servers), "servers") as advance:
             for server, command in prepared:
                 server.launch(command)
             await_healthy(servers, advance)

@@ -25,7 +25,7 @@ _MAGIC, _VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
 _WHITENER = b"Mighty Aphrodite"
 
 
-def write_private(authorities: Authorities, target: Path) -> Path:
+def write_bundle(authorities: Authorities, target: Path) -> Path:
     """Write the certificates of ``PERAGO_CA_BUNDLE`` into a new store ``target``."""
     found = _CERTIFICATE.findall(authorities.pem)
     return _write([_decode(pem, n, authorities.file) for n, pem in enumerate(found, 1)], target)

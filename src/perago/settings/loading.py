@@ -14,7 +14,7 @@ from perago.settings.one_source import mixed_sources
 from perago.settings.sources import (
     LAKECTL_KEYS,
     Given,
-    Source,
+    SettingsSource,
     exposed_secrets,
     from_environment,
     from_lakectl,
@@ -93,7 +93,7 @@ def read_settings() -> LoadedSettings:
     return LoadedSettings(settings, tuple(exposed_secrets(given)), given)
 
 
-def _merge(*sources: Source) -> tuple[dict[str, Given], list[str]]:
+def _merge(*sources: SettingsSource) -> tuple[dict[str, Given], list[str]]:
     given: dict[str, Given] = {}
     problems: list[str] = []
     for source in sources:

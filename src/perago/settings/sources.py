@@ -54,17 +54,17 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingsSource:
     """The values and the problems of one source."""
 
     values: dict[str, Given] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
-def from_environment() -> Source:
+def from_environment() -> SettingsSource:
     """Read the variables that are set and not empty."""
     variables = {name: variable_of(name) for name in Settings.model_fields}
-    return Source(
+    return SettingsSource(
         {
             name: Given(value, variable, ENVIRONMENT)
             for name, variable in variables.items()
@@ -73,17 +73,17 @@ def from_environment() -> Source:
     )
 
 
-def from_perago_toml() -> Source:
+def from_perago_toml() -> SettingsSource:
     """Read ``perago.toml`` in the current folder."""
     return _from_toml(Path("perago.toml"), (), "perago.toml")
 
 
-def from_pyproject() -> Source:
+def from_pyproject() -> SettingsSource:
     """Read ``[tool.perago]`` of the ``pyproject.toml`` in the current folder."""
     return _from_toml(Path("pyproject.toml"), ("tool", "perago"), "pyproject.toml [tool.perago]")
 
 
-def from_lakectl() -> Source:
+def from_lakectl() -> SettingsSource:
     """Read lakectl's file, and only the three keys that Perago uses."""
     named = os.environ.get(LAKECTL_FILE_VARIABLE)
     file = Path(named).expanduser() if named else Path("~/.lakectl.yaml").expanduser()
@@ -92,26 +92,26 @@ def from_lakectl() -> Source:
     if named and content is None and problem is None:
         problem = f"{LAKECTL_FILE_VARIABLE} names {named}, which is not there"
     if problem is not None:
-        return Source(problems=(problem,))
+        return SettingsSource(problems=(problem,))
     values: dict[str, Given] = {}
     for name, (section, key) in LAKECTL_KEYS.items():
         table = content.get(section) if isinstance(content, dict) else None
         value = table.get(key) if isinstance(table, dict) else None
         if value is not None and value != "":
             values[name] = Given(value, f"{section}.{key}", label, file)
-    return Source(values)
+    return SettingsSource(values)
 
 
-def _from_toml(file: Path, header: tuple[str, ...], label: str) -> Source:
+def _from_toml(file: Path, header: tuple[str, ...], label: str) -> SettingsSource:
     content, problem = _read(file, file.name, _parse_toml)
     if problem is not None:
-        return Source(problems=(problem,))
+        return SettingsSource(problems=(problem,))
     for key in header:
         content = content.get(key) if isinstance(content, dict) else None
     if content is None:
-        return Source()
+        return SettingsSource()
     if not isinstance(content, dict):
-        return Source(problems=(f"{label}: this must be a table",))
+        return SettingsSource(problems=(f"{label}: this must be a table",))
     values: dict[str, Given] = {}
     problems: list[str] = []
     for key, value in content.items():
@@ -122,7 +122,7 @@ def _from_toml(file: Path, header: tuple[str, ...], label: str) -> Source:
             problems.append(f"{key} ({label}): this is also given as {values[name].key}")
         else:
             values[name] = Given(value, key, label, file, is_from_folder=True)
-    return Source(values, tuple(problems))
+    return SettingsSource(values, tuple(problems))
 
 
 def _nearest(key: str) -> str:

@@ -15,7 +15,7 @@ from perago.spark.statements import read_cached, read_name
 _ATTRIBUTE = "perago_cached"
 
 
-class Cached:
+class SessionCache:
     """What the client of one session cached, through frames, the catalog and SQL."""
 
     def __init__(self, session: Any) -> None:
@@ -75,4 +75,4 @@ class Cached:
 def free_cached(session: Any) -> int:
     """Free what a session cached; return how much there was. Never raises."""
     cached = getattr(session.client, _ATTRIBUTE, None)
-    return cached.free() if isinstance(cached, Cached) else 0
+    return cached.free() if isinstance(cached, SessionCache) else 0

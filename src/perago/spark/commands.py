@@ -22,25 +22,25 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a command asks for, as far as Perago looks at it."""
+class CommandEffects:
+    """What a command changes, as far as Perago looks at it."""
 
     created: tuple[Created, ...] = ()
     written: tuple[Written, ...] = ()
     stream: Stream | None = None
 
 
-NOTHING = Request()
+NOTHING = CommandEffects()
 
 
-def read_command(command: Any) -> Request:
+def read_command(command: Any) -> CommandEffects:
     """Read a command of the protocol's messages (``pyspark.sql.connect.proto.Command``)."""
     kind = command.WhichOneof("command_type")
     read = _READERS.get(kind)
     return NOTHING if read is None else read(getattr(command, kind))
 
 
-def read_plan(plan: Any) -> Request:
+def read_plan(plan: Any) -> CommandEffects:
     """Read a plan that is executed as a query: a call of ``catalog.createTable`` is one."""
     if plan.WhichOneof("op_type") != "root" or plan.root.WhichOneof("rel_type") != "catalog":
         return NOTHING
@@ -49,23 +49,25 @@ def read_plan(plan: Any) -> Request:
         return NOTHING
     call = getattr(plan.root.catalog, kind)
     name = read_name(call.table_name)
-    return Request(created=(Created("table", name, call.path or _path(call.options)),))
+    return CommandEffects(created=(Created("table", name, call.path or _path(call.options)),))
 
 
-def _write(operation: Any) -> Request:
+def _write(operation: Any) -> CommandEffects:
     overwrites = operation.mode == type(operation).SAVE_MODE_OVERWRITE
     effect = Effect.REPLACES if overwrites else Effect.ADDS
     if not operation.HasField("table"):
-        return Request(written=(Written((), operation.path or _path(operation.options), effect),))
+        return CommandEffects(
+            written=(Written((), operation.path or _path(operation.options), effect),)
+        )
     name = read_name(operation.table.table_name)
     location = _path(operation.options) or address_in(name)
     written = (Written(name, location, effect),)
     if operation.table.save_method == type(operation.table).TABLE_SAVE_METHOD_INSERT_INTO:
-        return Request(written=written)
-    return Request(created=(Created("table", name, location),), written=written)
+        return CommandEffects(written=written)
+    return CommandEffects(created=(Created("table", name, location),), written=written)
 
 
-def _write_v2(operation: Any) -> Request:
+def _write_v2(operation: Any) -> CommandEffects:
     kind = type(operation)
     name = read_name(operation.table_name)
     location = _path(operation.options) or _path(operation.table_properties) or address_in(name)
@@ -74,16 +76,16 @@ def _write_v2(operation: Any) -> Request:
     effect = Effect.REPLACES_PARTITIONS if partitions else Effect.REPLACES
     written = (Written(name, location, Effect.ADDS if adds else effect),)
     if operation.mode in {kind.MODE_CREATE, kind.MODE_REPLACE, kind.MODE_CREATE_OR_REPLACE}:
-        return Request(created=(Created("table", name, location),), written=written)
-    return Request(written=written)
+        return CommandEffects(created=(Created("table", name, location),), written=written)
+    return CommandEffects(written=written)
 
 
-def _merge(operation: Any) -> Request:
+def _merge(operation: Any) -> CommandEffects:
     name = read_name(operation.target_table_name)
-    return Request(written=(Written(name, address_in(name), Effect.ADDS),))
+    return CommandEffects(written=(Written(name, address_in(name), Effect.ADDS),))
 
 
-def _sql(command: Any) -> Request:
+def _sql(command: Any) -> CommandEffects:
     relation = command.input
     if relation.WhichOneof("rel_type") == "with_relations":
         relation = relation.with_relations.root
@@ -93,17 +95,19 @@ def _sql(command: Any) -> Request:
         for it in statement.created
         if it.kind == "table" and it.with_data
     )
-    return Request(statement.created, (*filled, *statement.written))
+    return CommandEffects(statement.created, (*filled, *statement.written))
 
 
-def _view(command: Any) -> Request:
-    return Request(created=(Created("global view", (command.name,)),) if command.is_global else ())
+def _view(command: Any) -> CommandEffects:
+    return CommandEffects(
+        created=(Created("global view", (command.name,)),) if command.is_global else ()
+    )
 
 
-def _stream(start: Any) -> Request:
+def _stream(start: Any) -> CommandEffects:
     options = {key.lower(): value for key, value in start.options.items()}
     found = (start.path, options.get("path"), options.get("checkpointlocation"))
-    return Request(stream=Stream(tuple(filter(None, found)), start.table_name or None))
+    return CommandEffects(stream=Stream(tuple(filter(None, found)), start.table_name or None))
 
 
 def _path(options: Mapping[str, str]) -> str | None:
@@ -112,7 +116,7 @@ def _path(options: Mapping[str, str]) -> str | None:
 
 
 _PATHS = {"path", "location"}
-_READERS: dict[str, Callable[[Any], Request]] = {
+_READERS: dict[str, Callable[[Any], CommandEffects]] = {
     "write_operation": _write,
     "write_operation_v2": _write_v2,
     "merge_into_table_command": _merge,

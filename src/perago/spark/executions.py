@@ -14,12 +14,12 @@ from perago.protocol.identity import Execution
 from perago.protocol.ports import LastSeen
 from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.spark.caching import free_cached
+from perago.spark.command_filter import CommandFilter
 from perago.spark.errors import translated
 from perago.spark.ledger import WriteLedger
 from perago.spark.operations import end_operations
 from perago.spark.session import end_session, is_gone
 from perago.spark.tables import StagedTables, StagingStore
-from perago.spark.watch import Watch
 from perago.tasks.changes import WorkspaceChanges
 from perago.tasks.spark import SparkWorkspace
 from perago.transfer.inventory import project, project_keys
@@ -41,10 +41,10 @@ class ConnectExecution:
     last_seen: LastSeen
     inputs: Mapping[str, NamedInput] = field(default_factory=dict)
     ledger: WriteLedger = field(default_factory=WriteLedger)
-    watch: Watch = field(init=False)
+    command_filter: CommandFilter = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "watch", Watch(self.session, self.ledger))
+        object.__setattr__(self, "command_filter", CommandFilter(self.session, self.ledger))
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
         source = _uri(self.repository, ref, self.prefix)
@@ -63,12 +63,12 @@ class ConnectExecution:
         if staging is None:
             return reading()
         output = _uri(self.repository, staging.branch, self.prefix)
-        self.watch.allow(output)
+        self.command_filter.allow(output)
         tables = StagedTables(self.store, staging, self.prefix, output, self.ledger)
         return reading(output_uri=output, tables=tables)
 
     def failed_writes(self) -> list[str]:
-        return [*self.watch.failed_paths(), *self.watch.failed_queries()]
+        return [*self.command_filter.failed_paths(), *self.command_filter.failed_queries()]
 
     def end_operations(self) -> int:
         if is_gone(self.session):
@@ -82,7 +82,7 @@ class ConnectExecution:
     def close(self) -> None:
         """End the operations and the session; the server also ends both after a timeout."""
         if not is_gone(self.session):
-            self.watch.drop_tables()
+            self.command_filter.drop_tables()
         end_session(self.session)
 
     def _paths(self, ref: str) -> list[str]:

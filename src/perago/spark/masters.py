@@ -25,7 +25,7 @@ _IMAGES = (
     "spark.kubernetes.executor.podTemplateFile",
 )
 
-Address = tuple[str, int]
+HostAndPort = tuple[str, int]
 
 
 def check_master(settings: ConnectSettings, environment: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ def check_master(settings: ConnectSettings, environment: Mapping[str, str]) -> N
         )
 
 
-def _require_one(what: str, addresses: Iterable[Address]) -> None:
+def _require_one(what: str, addresses: Iterable[HostAndPort]) -> None:
     """One of them must accept a connection; in a set of several, the others may be down."""
     failures: list[str] = []
     for host, port in addresses:
@@ -64,7 +64,7 @@ def _require_one(what: str, addresses: Iterable[Address]) -> None:
     )
 
 
-def _address(text: str, default: int) -> Address:
+def _address(text: str, default: int) -> HostAndPort:
     parts = urlsplit(f"//{text.strip()}")
     try:
         port = parts.port
@@ -79,7 +79,7 @@ def _address(text: str, default: int) -> Address:
     return parts.hostname, port or default
 
 
-def _api_server(master: str) -> Address:
+def _api_server(master: str) -> HostAndPort:
     address = master.removeprefix("k8s://")
     scheme, sign, rest = address.partition("://")
     host = (rest if sign else address).split("/")[0]
@@ -95,7 +95,7 @@ def _require_image(conf: Mapping[str, str]) -> None:
         )
 
 
-def _resource_managers(environment: Mapping[str, str]) -> list[Address]:
+def _resource_managers(environment: Mapping[str, str]) -> list[HostAndPort]:
     folders = [Path(found) for name in HADOOP_FOLDERS if (found := environment.get(name))]
     if not folders:
         raise ConfigurationError(
@@ -111,7 +111,7 @@ def _resource_managers(environment: Mapping[str, str]) -> list[Address]:
     return list(read_resource_managers(files[0]))
 
 
-def read_resource_managers(file: Path) -> Iterator[Address]:
+def read_resource_managers(file: Path) -> Iterator[HostAndPort]:
     """Yield where YARN's resource managers take applications, from a ``yarn-site.xml``."""
     try:
         # The operator's own file, of this machine.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
-from perago.spark.caching import Cached, free_cached
+from perago.spark.caching import SessionCache, free_cached
 from perago.spark.errors import tell_mismatch
 from perago.spark.operations import end_operations
 
@@ -97,7 +97,7 @@ def open_session(
     """
     session = _connect(remote, execution_id)
     try:
-        Cached(session)
+        SessionCache(session)
         tell_mismatch(session)
         session.conf.set(POOL_SETTING, pool_name())
         if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":

@@ -29,14 +29,14 @@ _NOT_BEFORE_CREATE = {"OR", "SHOW", "GRANT", "EXPLAIN"}
 _BEFORE_KIND = {"OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL", "LOCAL", "MATERIALIZED"}
 _NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
 
-Kind = Literal["table", "view", "global view", "database", "function"]
+CatalogKind = Literal["table", "view", "global view", "database", "function"]
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
     """Something that a statement creates in the catalog, where it outlives the session."""
 
-    kind: Kind
+    kind: CatalogKind
     name: tuple[str, ...]
     # Of a table: where its files are, if the statement says so, and whether it writes some.
     location: str | None = None
@@ -133,7 +133,7 @@ def _created(tokens: Sequence[_Token]) -> Iterator[Created]:
             yield Created(kind, _name(tokens, at + 1), _location(tokens, at + 1), with_data)
 
 
-def _kind(word: str, before: set[str]) -> Kind | None:
+def _kind(word: str, before: set[str]) -> CatalogKind | None:
     if word == "VIEW" and "GLOBAL" in before:
         return "global view"
     if before & {"TEMP", "TEMPORARY"}:

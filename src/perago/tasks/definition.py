@@ -37,7 +37,7 @@ WHOLE_REPOSITORY = WorkspaceSpec()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DefinitionProblem:
     """One problem and its place; without a task, it concerns the whole module."""
 
     file: str
@@ -77,13 +77,13 @@ class TaskDefinition:
         return self.workspace is WHOLE_REPOSITORY
 
 
-_collected: ContextVar[list[Problem] | None] = ContextVar("collected", default=None)
+_collected: ContextVar[list[DefinitionProblem] | None] = ContextVar("collected", default=None)
 
 
 @contextmanager
-def collecting_problems() -> Iterator[list[Problem]]:
+def collecting_problems() -> Iterator[list[DefinitionProblem]]:
     """Collect the problems of decorators within the block instead of raising them."""
-    problems: list[Problem] = []
+    problems: list[DefinitionProblem] = []
     token = _collected.set(problems)
     try:
         yield problems
@@ -147,7 +147,7 @@ def definition_of(value: object) -> TaskDefinition | None:
     return found if isinstance(found, TaskDefinition) else None
 
 
-def problems_of(value: object) -> tuple[Problem, ...]:
+def problems_of(value: object) -> tuple[DefinitionProblem, ...]:
     """Return the problems for which a decorated function did not become a task."""
     found = getattr(value, _PROBLEMS, ())
     return found if isinstance(found, tuple) else ()
@@ -272,13 +272,13 @@ def _inputs_problems(signature: _Signature, workspace: WorkspaceSpec) -> Iterato
         yield "the function takes inputs and there are none: add WorkspaceSpec(inputs={…})"
 
 
-def problem_at(function: Callable[..., Any], name: str, text: str) -> Problem:
+def problem_at(function: Callable[..., Any], name: str, text: str) -> DefinitionProblem:
     """Build a problem of a task, at the line where its decorators begin."""
     plain = inspect.unwrap(function)
     code = getattr(getattr(plain, "__func__", plain), "__code__", None)
     if code is None:  # a class or a partial has no line: use that of the decorator's caller
-        return Problem(*_caller(), name, text)
-    return Problem(code.co_filename, code.co_firstlineno, name, text)
+        return DefinitionProblem(*_caller(), name, text)
+    return DefinitionProblem(code.co_filename, code.co_firstlineno, name, text)
 
 
 def _caller() -> tuple[str, int]:

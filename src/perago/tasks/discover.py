@@ -13,7 +13,7 @@ from types import ModuleType
 
 from perago.errors import DefinitionError
 from perago.tasks.definition import (
-    Problem,
+    DefinitionProblem,
     TaskDefinition,
     collecting_problems,
     definition_of,
@@ -28,7 +28,7 @@ class Inspection:
     """The valid tasks, and the problems of the others."""
 
     tasks: list[TaskDefinition] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[DefinitionProblem] = field(default_factory=list)
 
 
 def load_tasks(targets: Sequence[str]) -> list[TaskDefinition]:
@@ -46,7 +46,7 @@ def inspect_targets(targets: Sequence[str]) -> Inspection:
     """Import every module once and collect its tasks and all problems."""
     modules: dict[str, Inspection] = {}
     chosen: dict[str, TaskDefinition] = {}
-    problems: list[Problem] = []
+    problems: list[DefinitionProblem] = []
     for target in targets:
         name, colon, wanted = target.partition(":")
         if name not in modules:
@@ -81,7 +81,7 @@ def inspect_module(name: str) -> Inspection:
     return found
 
 
-def _tasks_of(module: ModuleType, problems: list[Problem]) -> Iterator[TaskDefinition]:
+def _tasks_of(module: ModuleType, problems: list[DefinitionProblem]) -> Iterator[TaskDefinition]:
     seen: list[TaskDefinition] = []
     for value in list(vars(module).values()):
         definition = definition_of(value)
@@ -95,7 +95,7 @@ def _tasks_of(module: ModuleType, problems: list[Problem]) -> Iterator[TaskDefin
         yield definition
 
 
-def _import(name: str, problems: list[Problem]) -> ModuleType | None:
+def _import(name: str, problems: list[DefinitionProblem]) -> ModuleType | None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -107,27 +107,27 @@ def _import(name: str, problems: list[Problem]) -> ModuleType | None:
         problems.append(_missing_module(name, error, here))
     except SyntaxError as error:
         text = f"module {name!r} is not valid Python: {error.msg}"
-        problems.append(Problem(error.filename or "", error.lineno or 0, "", text))
+        problems.append(DefinitionProblem(error.filename or "", error.lineno or 0, "", text))
     except (Exception, SystemExit) as error:  # noqa: BLE001  a module may raise anything
         problems.append(_broken_module(name, error))
     return None
 
 
-def _missing_module(name: str, error: ModuleNotFoundError, here: str) -> Problem:
+def _missing_module(name: str, error: ModuleNotFoundError, here: str) -> DefinitionProblem:
     missing = error.name or name
     if name == missing or name.startswith(missing + "."):
         text = (
             f"no module named {missing!r} in {here} or on the Python path: "
             "run from the folder it is in, or install it"
         )
-        return Problem("", 0, "", text)
+        return DefinitionProblem("", 0, "", text)
     text = f"module {name!r} cannot be imported: it needs {missing!r}, which is not installed"
-    return Problem(*_last_line(error), "", text)
+    return DefinitionProblem(*_last_line(error), "", text)
 
 
-def _broken_module(name: str, error: BaseException) -> Problem:
+def _broken_module(name: str, error: BaseException) -> DefinitionProblem:
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Problem(*_last_line(error), "", f"module {name!r} cannot be imported: {what}")
+    return DefinitionProblem(*_last_line(error), "", f"module {name!r} cannot be imported: {what}")
 
 
 def _last_line(error: BaseException) -> tuple[str, int]:
@@ -141,26 +141,28 @@ def _last_line(error: BaseException) -> tuple[str, int]:
     return (own or frames or [("", 0)])[-1]
 
 
-def _name_problem(name: str) -> Problem | None:
+def _name_problem(name: str) -> DefinitionProblem | None:
     if all(part.isidentifier() for part in name.split(".")) and not name.endswith(".py"):
         return None
     guess = name.removesuffix(".py").removeprefix("./").strip("/").replace("/", ".")
     likely = bool(guess) and all(part.isidentifier() for part in guess.split("."))
     advice = f"write {guess}" if likely else "write MODULE or MODULE:task, as in an import"
-    return Problem("", 0, "", f"{name!r} is not the name of a module: {advice}")
+    return DefinitionProblem("", 0, "", f"{name!r} is not the name of a module: {advice}")
 
 
 def _nothing_found(
     module: str, wanted: str, tasks: Sequence[TaskDefinition], *, empty: bool
-) -> Problem:
+) -> DefinitionProblem:
     names = ", ".join(task.name for task in tasks)
     if not names:
-        return Problem("", 0, "", f"module {module!r} has no function decorated with @task")
+        return DefinitionProblem(
+            "", 0, "", f"module {module!r} has no function decorated with @task"
+        )
     what = f"has no task {wanted!r}" if wanted or not empty else "is given with an empty task name"
-    return Problem("", 0, "", f"module {module!r} {what}; it has: {names}")
+    return DefinitionProblem("", 0, "", f"module {module!r} {what}; it has: {names}")
 
 
-def _same_name(second: TaskDefinition, first: TaskDefinition) -> Problem:
+def _same_name(second: TaskDefinition, first: TaskDefinition) -> DefinitionProblem:
     other = problem_at(first.function, first.name, "")
     text = f"the name is taken by another task, {first.function.__qualname__} (line {other.line})"
     return problem_at(second.function, second.name, text + ": give each task its own")

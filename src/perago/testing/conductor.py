@@ -33,7 +33,7 @@ class TaskSettings:
 
 
 @dataclass(slots=True)
-class Task:
+class StoredTask:
     """One attempt, as Conductor stores it."""
 
     attempt: Attempt
@@ -60,7 +60,7 @@ class Workflow:
     domain: str | None = None
     status: str = "RUNNING"
     ended_before: bool = False
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[StoredTask] = field(default_factory=list)
 
 
 class InMemoryConductor:
@@ -255,7 +255,7 @@ class InMemoryConductor:
             retried_task_id=task.attempt.retried_task_id,
         )
 
-    def _end(self, workflow: Workflow, task: Task, status: str) -> None:
+    def _end(self, workflow: Workflow, task: StoredTask, status: str) -> None:
         task.status = status
         attempt = task.attempt
         if status in _RETRIED and attempt.retry_count < workflow.settings.retry_count:
@@ -276,7 +276,7 @@ class InMemoryConductor:
             scheduled_ms=self._next_ms(),
         )
         delay = workflow.settings.retry_delay_seconds if retried else 0.0
-        task = Task(attempt, available_at=self._clock.monotonic() + delay)
+        task = StoredTask(attempt, available_at=self._clock.monotonic() + delay)
         workflow.tasks.append(task)
 
     def _next_ms(self) -> int:
@@ -284,7 +284,7 @@ class InMemoryConductor:
         self._last_ms = max(self._clock.milliseconds, self._last_ms + 1)
         return self._last_ms
 
-    def _find(self, task_id: str) -> tuple[Workflow, Task]:
+    def _find(self, task_id: str) -> tuple[Workflow, StoredTask]:
         for workflow in self._workflows.values():
             for task in workflow.tasks:
                 if task.attempt.task_id == task_id:

@@ -83,7 +83,7 @@ class ObjectCache:
         for name in (PACKS, _ENTRIES, _ALIASES):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, repository: str, remote: RemoteObject) -> Entry | None:
+    def find(self, repository: str, remote: RemoteObject) -> CacheEntry | None:
         """Open the entry with an object's content; None if there is none."""
         entry = None
         if DIGEST.fullmatch(remote.checksum):
@@ -157,7 +157,7 @@ class ObjectCache:
             self._can_clone = False
         return self._can_clone
 
-    def _find_entry(self, digest: str, size: int) -> Entry | None:
+    def _find_entry(self, digest: str, size: int) -> CacheEntry | None:
         if size <= LARGEST_PACKED:
             return self._packs.find(digest, size)
         path = self._entry(digest, size)
@@ -332,7 +332,7 @@ class CachedObject:
         return digest.text() == self.digest
 
 
-Entry = CachedObject | PackedObject
+CacheEntry = CachedObject | PackedObject
 
 
 class _DamagedError(Exception):

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from perago.errors import BackendUnavailableError, ProjectionError
 from perago.text import quote_path, show_path
-from perago.transfer.cache import Entry, ObjectCache
+from perago.transfer.cache import CacheEntry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
 from perago.transfer.scan import FetchedFile, StatRecord, hash_file, write_all
@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 class DownloadTarget:
     """Where a download goes: into ``data``, or into ``landing`` first and then into ``data``.
 
-    Spark's tasks use a landing folder, which the engine removes when the download is over: an
+    Tasks of a Spark job use a landing folder, which the engine removes after the download: an
     abandoned task that still runs cannot add a file to the folder that the body works in by then.
     """
 
@@ -124,7 +124,7 @@ class _Download:
         self._cache.count(remote, hit=is_taken)
         return is_taken
 
-    def _copy(self, found: Entry, path: str) -> bool:
+    def _copy(self, found: CacheEntry, path: str) -> bool:
         with self._new_file(path) as file:
             if not found.copy_to(file.descriptor):
                 os.unlink(file.path)  # noqa: PTH108

@@ -61,7 +61,7 @@ from perago.worker.channel import (
 )
 
 # What a supervisor answers to a question of an executor.
-Answer = ProceedDecision | StateReported | SparkAddress
+SupervisorReply = ProceedDecision | StateReported | SparkAddress
 
 _ANSWER_SECONDS = 10.0
 # The supervisor bounds the start of a server itself, and says so in time.
@@ -77,7 +77,7 @@ def end_group() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-class Line:
+class SupervisorLine:
     """The executor's side of the channel: a thread reads, the main thread works."""
 
     def __init__(self, channel: Channel, on_end: Callable[[], None] = end_group) -> None:
@@ -85,7 +85,7 @@ class Line:
         self._on_end = on_end
         self.assignments: queue.Queue[Assignment] = queue.Queue()
         self._numbers = itertools.count(1)
-        self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
+        self._answers: dict[int, queue.SimpleQueue[SupervisorReply]] = {}
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def report_phase(self, event: PhaseEvent) -> None:
@@ -123,7 +123,7 @@ class Line:
             return AttemptState()
         return AttemptState(seconds_left=answer.seconds_left, stopped=answer.stopped)
 
-    def _ask(self, question: Callable[[int], Message], seconds: float) -> Answer:
+    def _ask(self, question: Callable[[int], Message], seconds: float) -> SupervisorReply:
         """Ask under a fresh number: a late answer to an older question is not taken for this."""
         number = next(self._numbers)
         answers = self._answers[number] = queue.SimpleQueue()
@@ -135,7 +135,7 @@ class Line:
         finally:
             del self._answers[number]
 
-    def _take_answer(self, answer: Answer) -> None:
+    def _take_answer(self, answer: SupervisorReply) -> None:
         if waiting := self._answers.get(answer.number):
             waiting.put(answer)
 
@@ -145,7 +145,7 @@ class Line:
                 message = self._channel.receive(None)
                 if isinstance(message, Assignment):
                     self.assignments.put(message)
-                elif isinstance(message, Answer):
+                elif isinstance(message, SupervisorReply):
                     self._take_answer(message)
         except ChannelClosedError:
             pass  # the supervisor has hung up, or is gone
@@ -154,10 +154,10 @@ class Line:
             self._on_end()
 
 
-class Leftovers:
+class BodyProcesses:
     """Ends the processes that bodies leave running; what modules start on import is kept."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: SupervisorLine) -> None:
         self._line = line
         self._kept = kernel.children()
 
@@ -169,7 +169,7 @@ class Leftovers:
 class SupervisedAttempts:
     """Conductor, as seen from an executor that first asks its supervisor."""
 
-    def __init__(self, attempts: Attempts, line: Line) -> None:
+    def __init__(self, attempts: Attempts, line: SupervisorLine) -> None:
         self._attempts = attempts
         self._line = line
 
@@ -220,11 +220,11 @@ def main(
     # Before the author's modules are imported, which run in this process.
     hide_secret_variables()
     configure_logs(settings, os.fdopen(log, "w", buffering=1, errors="backslashreplace"))
-    line = Line(channel)
+    line = SupervisorLine(channel)
     files = SparkFiles.of(settings)
     definitions = load_tasks(settings, targets)
-    leftovers = Leftovers(line)
-    jobs = {item.name: _alone(build_job(item), leftovers) for item in definitions}
+    processes = BodyProcesses(line)
+    jobs = {item.name: _alone(build_job(item), processes) for item in definitions}
     spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns, files)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
@@ -248,13 +248,17 @@ def main(
             ignore_stop_signals()  # the last body may have changed them
             task_log.begin()
             outcome = _run(jobs, assignment, ports, spark, line)
-            leftovers.end()
+            processes.end()
             _flush()
             channel.send(_finished(outcome))
 
 
 def _run(
-    jobs: dict[str, Job], assignment: Assignment, ports: Ports, spark: SparkClient, line: Line
+    jobs: dict[str, Job],
+    assignment: Assignment,
+    ports: Ports,
+    spark: SparkClient,
+    line: SupervisorLine,
 ) -> Outcome:
     execution = assignment.execution
     context = build_context(assignment.task, execution, ports.events, line.ask_state)
@@ -278,14 +282,14 @@ def _finished(outcome: Outcome) -> Finished:
         return Finished.of(failure_of(error))
 
 
-def _alone(job: Job, leftovers: Leftovers) -> Job:
+def _alone(job: Job, processes: BodyProcesses) -> Job:
     """A job whose body leaves no process behind, which could go on writing what is published."""
 
     def body(*arguments: Any) -> Any:
         try:
             return job.body(*arguments)
         finally:
-            leftovers.end()
+            processes.end()
 
     return replace(job, body=body)
 

@@ -43,7 +43,7 @@ class StopSignals:
     now: Event = field(default_factory=Event)
 
 
-class Place:
+class SlotInbox:
     """Where the poller leaves an attempt for one slot. Once the slot has left, it takes none."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Claims(Protocol):
 
 
 class Poller:
-    """Claims attempts for the places that slots offer."""
+    """Claims attempts for the inboxes that slots offer."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Poller:
         self._tasks = list(tasks)
         self._stops = stops
         self._clock = clock
-        self._idle: queue.SimpleQueue[Place] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[SlotInbox] = queue.SimpleQueue()
         # Taken from there, and not yet given anything.
-        self._places: deque[Place] = deque()
+        self._inboxes: deque[SlotInbox] = deque()
         self._turn = -1
         # Queues that held something when they were last asked, in the order of their turns.
         self._waiting: deque[str] = deque()
@@ -108,9 +108,9 @@ class Poller:
         self._troubles = 0
         self._resume_at = float("-inf")
 
-    def offer(self, place: Place) -> None:
+    def offer(self, inbox: SlotInbox) -> None:
         """Say that a slot is idle; it gets one attempt for this."""
-        self._idle.put(place)
+        self._idle.put(inbox)
 
     def note(self, ending: object) -> None:
         """Back off after a failure of the infrastructure; go on after anything else."""
@@ -127,26 +127,26 @@ class Poller:
     def run(self) -> None:
         """Run the poller's thread until the worker drains."""
         draining = self._stops.draining
-        places = self._places
+        inboxes = self._inboxes
         while not draining.is_set():
             self._gather()
-            if not places:
+            if not inboxes:
                 continue
             pause = self._resume_at - self._clock()
             if pause > 0:
                 draining.wait(min(pause, _TICK_SECONDS))
                 continue
-            for delivery in self._claim(len(places)):
+            for delivery in self._claim(len(inboxes)):
                 # What a poll claimed while the stop came goes back: nothing of it has run yet.
-                if draining.is_set() or not places.popleft().give(delivery):
+                if draining.is_set() or not inboxes.popleft().give(delivery):
                     self._claims.hand_back(delivery)
 
     def _gather(self) -> None:
-        """Add the places of slots that became idle; wait a little for one if there is none."""
+        """Add the inboxes of slots that became idle; wait a little for one if there is none."""
         with suppress(queue.Empty):
             while True:
-                idle = self._idle.get(block=not self._places, timeout=_TICK_SECONDS)
-                self._places.append(idle)
+                idle = self._idle.get(block=not self._inboxes, timeout=_TICK_SECONDS)
+                self._inboxes.append(idle)
 
     def _claim(self, count: int) -> list[Delivery]:
         """Claim up to ``count`` attempts.

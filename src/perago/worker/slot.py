@@ -48,7 +48,7 @@ from perago.worker.channel import (
     StateRequested,
 )
 from perago.worker.context import Stopped, WorkerContext
-from perago.worker.poller import Place, Poller, StopSignals
+from perago.worker.poller import Poller, SlotInbox, StopSignals
 from perago.worker.process import ExecutorProcess, LiveExecutor
 from perago.worker.report import Progress
 
@@ -80,7 +80,7 @@ class Slot:
         self._definitions = definitions
         self._stops = stops
         self._poller = poller
-        self._place = Place()
+        self._inbox = SlotInbox()
         self._executor = LiveExecutor(number, context, targets, stops.draining)
         self.running: RunningAttempt | None = None
 
@@ -94,8 +94,8 @@ class Slot:
             while not self._stops.draining.is_set():
                 if self._executor.find() is None:
                     continue
-                self._poller.offer(self._place)
-                delivery = self._place.take(self._stops.draining)
+                self._poller.offer(self._inbox)
+                delivery = self._inbox.take(self._stops.draining)
                 if delivery is not None:
                     self._attempt(delivery)
         finally:

@@ -20,7 +20,7 @@ from perago.worker.slot import Slot
 _TICK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
 _RESTART_SECONDS = 1.0
-# After the grace, slots stop their executors or wait for a publish step; both are bounded.
+# After the grace, slots stop their executors or wait for a publish phase; both are bounded.
 LAST_SECONDS = 330.0
 _log = structlog.get_logger(__name__)
 

@@ -10,9 +10,9 @@ import pytest
 from perago import SparkWorkspace
 from perago.errors import UnsupportedOperationError
 from perago.protocol.outcome import Completed
+from perago.spark.command_filter import CommandFilter
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import close_session, end_session, interrupt, open_session
-from perago.spark.watch import Watch
 from support.real_world import Params, Result
 from support.spark_world import EVENTS, RealSparkWorld, attempt, refused
 
@@ -85,7 +85,7 @@ def test_the_tables_of_a_killed_execution_are_dropped_by_whoever_ends_its_sessio
 ) -> None:
     execution = uuid.uuid4().hex
     session = open_session(spark_remote, execution)
-    Watch(session, WriteLedger()).allow(f"file://{tmp_path}")
+    CommandFilter(session, WriteLedger()).allow(f"file://{tmp_path}")
     session.sql(f"CREATE TABLE left (id INT) USING parquet LOCATION 'file://{tmp_path}/left'")
     database = session.catalog.currentDatabase()
     assert database in databases(spark_remote)

@@ -137,7 +137,7 @@ def test_a_double_signal_in_publish_waits_for_it(site: WorkerSite) -> None:
     until(lambda: worker.count("draining") > 0, "the drain to begin")
     worker.signal(signal.SIGTERM)
     with pytest.raises(AssertionError, match="did not happen"):
-        until(worker.has_ended, "the worker to leave the publish step alone", seconds=2)
+        until(worker.has_ended, "the worker to leave the publish phase alone", seconds=2)
     site.lakefs.release()
     assert worker.wait(30) == 0
     [task] = site.finish(workflow)

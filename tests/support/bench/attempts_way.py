@@ -32,7 +32,7 @@ PREFIX = "up"
 THREADS = 32
 
 
-class Place(Protocol):
+class BenchRepository(Protocol):
     """A repository, and a folder for workspaces."""
 
     @property
@@ -44,8 +44,8 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedPlace:
-    """The place that an order names."""
+class OrderedRepository:
+    """The repository that an order names."""
 
     connection: LakeFSConnection
     repository: str
@@ -59,14 +59,14 @@ class AttemptsWay:
     # Where the caches are; None: without a cache.
     caches: Path | None
 
-    def up(self, place: Place, base: str, folder: Path) -> tuple[float, str]:
-        branch = StagingBranch(place.repository, f"bench-{uuid.uuid4().hex}")
+    def up(self, bench: BenchRepository, base: str, folder: Path) -> tuple[float, str]:
+        branch = StagingBranch(bench.repository, f"bench-{uuid.uuid4().hex}")
         commits: list[str] = []
         with (
-            closing(LakeFSControl(place.connection)) as control,
-            self._workspaces(place).open(_execution()) as workspace,
+            closing(LakeFSControl(bench.connection)) as control,
+            self._workspaces(bench).open(_execution()) as workspace,
         ):
-            workspace.fetch(_input(place, base), PREFIX)
+            workspace.fetch(_input(bench, base), PREFIX)
             shutil.copytree(
                 folder, workspace.data, copy_function=shutil.copyfile, dirs_exist_ok=True
             )
@@ -79,27 +79,27 @@ class AttemptsWay:
 
             return seconds_of(stage), commits[0]
 
-    def down(self, place: Place, ref: str, target: Path) -> tuple[float, int]:
+    def down(self, bench: BenchRepository, ref: str, target: Path) -> tuple[float, int]:
         counts: dict[str, int] = {}
-        with self._workspaces(place).open(_execution()) as workspace:
-            seconds = seconds_of(lambda: counts.update(workspace.fetch(_input(place, ref), PREFIX)))
+        with self._workspaces(bench).open(_execution()) as workspace:
+            seconds = seconds_of(lambda: counts.update(workspace.fetch(_input(bench, ref), PREFIX)))
         return seconds, counts["objects"]
 
-    def _workspaces(self, place: Place) -> LocalWorkspaces:
+    def _workspaces(self, bench: BenchRepository) -> LocalWorkspaces:
         cache = None
         if self.caches is not None:
             cache = ObjectCache(self.caches / uuid.uuid4().hex)
             cache.prepare()
-        engine = Engine(LakeFSObjects(place.connection), THREADS, cache)
-        return LocalWorkspaces(place.root / "workspaces", engine)
+        engine = Engine(LakeFSObjects(bench.connection), THREADS, cache)
+        return LocalWorkspaces(bench.root / "workspaces", engine)
 
 
 def _execution() -> Execution:
     return Execution(Claim(Attempt("bench", "bench", 0, "step"), "claim"), uuid.uuid4().hex)
 
 
-def _input(place: Place, ref: str) -> WorkspaceInput:
-    return WorkspaceInput(repository=place.repository, branch="main", ref_type="commit", ref=ref)
+def _input(bench: BenchRepository, ref: str) -> WorkspaceInput:
+    return WorkspaceInput(repository=bench.repository, branch="main", ref_type="commit", ref=ref)
 
 
 def main() -> None:
@@ -108,10 +108,10 @@ def main() -> None:
     connection = LakeFSConnection(
         order["endpoint"], order["access_key_id"], SecretStr(order["secret"])
     )
-    place = OrderedPlace(connection, order["repository"], Path(order["root"]))
+    bench = OrderedRepository(connection, order["repository"], Path(order["root"]))
     mover, folder = AttemptsWay(Path(order["caches"])), Path(order["folder"])
     move = mover.up if order["way"] == "up" else mover.down
-    seconds, found = move(place, order["ref"], folder)
+    seconds, found = move(bench, order["ref"], folder)
     told = {"seconds": seconds, "found": found, "megabytes": peak_kilobytes() // 1024}
     print(json.dumps(told))
 

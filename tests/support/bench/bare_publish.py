@@ -1,4 +1,4 @@
-"""The requests of the publish step, made by a plain HTTP client and checked for nothing.
+"""The requests of the publication, made by a plain HTTP client and checked for nothing.
 
 ``shapes`` reduces requests to what they ask for, so that a test can see whether the step still
 makes the requests that are made here.

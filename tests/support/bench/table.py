@@ -153,7 +153,7 @@ ROWS = (
     ),
     Row(
         "publish",
-        "publish step (second fence to read-back)",
+        "publication (second fence to read-back)",
         "the same calls made bare",
         (its_time("publish", 1.3),),
         rounds=15,

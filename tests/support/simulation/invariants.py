@@ -20,7 +20,7 @@ _LAST_LINES = 40
 
 
 @dataclass
-class Watch:
+class BranchInvariants:
     """What was seen of one target branch; raises ``AssertionError`` at the first violation."""
 
     repository: Repository

@@ -33,7 +33,7 @@ from perago.worker.report import report
 from support.simulation.actors import Actor, Call, Sleep, wait_for
 from support.simulation.choices import Choices
 from support.simulation.folders import Folders
-from support.simulation.invariants import Watch
+from support.simulation.invariants import BranchInvariants
 
 REPOSITORY, BRANCH, TASK = "repo", "main", "task"
 LEASE_SECONDS = 60.0
@@ -160,7 +160,7 @@ class Simulation:
         if self.scenario.hard:
             files[ACTION_PATH] = ACTION_TEXT.encode()
         self.ref = self.lake.write_and_commit(REPOSITORY, BRANCH, files).id
-        self.watch = Watch(
+        self.invariants = BranchInvariants(
             self.lake.repository(REPOSITORY),
             BRANCH,
             self.ref,
@@ -190,7 +190,7 @@ class Simulation:
         made = self.lake.write_and_commit(
             REPOSITORY, BRANCH, {"data/e0": b"1"}, metadata=record.metadata()
         )
-        self.watch.abandoned(execution, {"data/e0": b"1"}, made.id)
+        self.invariants.abandoned(execution, {"data/e0": b"1"}, made.id)
 
     def close(self) -> None:
         """End what still runs, and remove what it left."""
@@ -210,7 +210,7 @@ class Simulation:
                     break
                 self._observe()
             self._finish()
-        self.watch.at_the_end(self.lake, self.conductor.workflow(self.workflow_id))
+        self.invariants.at_the_end(self.lake, self.conductor.workflow(self.workflow_id))
 
     def _step(self, *, hostile: bool) -> bool:
         """Take one step; False when nothing can happen any more."""
@@ -234,7 +234,7 @@ class Simulation:
             return False
         weights = [weight for weight, _, _ in options]
         chosen = self.choices.pick("step", weights)
-        self.watch.log(options[chosen][1])
+        self.invariants.log(options[chosen][1])
         options[chosen][2]()
         return True
 
@@ -267,7 +267,7 @@ class Simulation:
 
     def _may_a_person_commit(self) -> bool:
         scenario = self.scenario
-        in_time = not scenario.person_waits or self.watch.head != self.ref
+        in_time = not scenario.person_waits or self.invariants.head != self.ref
         once = bool(scenario.person) and self._persons < 1
         return once and in_time and not self._relocation_under_way()
 
@@ -305,7 +305,7 @@ class Simulation:
             return
         no_op = bool(self.choices.pick(f"E{number} changes nothing", [2, 1]))
         execution = Execution(delivery.claim, f"e{number}")
-        self.watch.claimed(execution, changes={} if no_op else {f"data/e{number}": b"1"})
+        self.invariants.claimed(execution, changes={} if no_op else {f"data/e{number}": b"1"})
 
         workspaces = InMemoryWorkspaces(self.lake)
 
@@ -313,12 +313,12 @@ class Simulation:
             job = self._job(execution, workspaces, no_op=no_op)
             with self._folders.made(execution) if self._folders else nullcontext():
                 outcome = run_attempt(job, execution, delivery.payload, self._ports(workspaces))
-            self.watch.ended(execution, outcome)
+            self.invariants.ended(execution, outcome)
             try:
                 reported = report(self.conductor, delivery.claim, outcome, [], seconds=30.0)
             except BackendError:
                 return
-            self.watch.reported(execution, outcome, reported)
+            self.invariants.reported(execution, outcome, reported)
 
         actor = Actor(f"E{number}", live)
         self.actors.append(actor)
@@ -412,18 +412,18 @@ class Simulation:
                 actor.kill()
 
     def _carry_out(self, actor: Actor, call: Call) -> None:
-        with self.watch.caused_by(actor.name, call.name):
+        with self.invariants.caused_by(actor.name, call.name):
             try:
                 result = call.do()
             except BaseException as error:  # noqa: BLE001  it is the call's answer
                 actor.answer(error=error)
                 return
-        self.watch.answered(actor.name, call.name, result)
+        self.invariants.answered(actor.name, call.name, result)
         self._observe()
         actor.answer(result)
 
     def _attempt(self, actor: Actor, call: Call) -> None:
-        with self.watch.caused_by(actor.name, call.name):
+        with self.invariants.caused_by(actor.name, call.name):
             try:
                 call.do()
             except BackendError:
@@ -440,7 +440,7 @@ class Simulation:
 
     def _land(self, request: UnderWay) -> None:
         self.under_way.remove(request)
-        with self.watch.caused_by(request.owner, request.name):
+        with self.invariants.caused_by(request.owner, request.name):
             try:
                 request.land()
             except BackendError:
@@ -502,7 +502,7 @@ class Simulation:
             return
         if workflow.status == "RUNNING":
             self.conductor.terminate(self.workflow_id)
-        self.watch.reopened()
+        self.invariants.reopened()
         if what == 1:
             self.conductor.rerun(self.workflow_id, workflow.tasks[-1].attempt.task_id)
         elif what == 2:
@@ -512,10 +512,10 @@ class Simulation:
 
     def _person_commits(self) -> None:
         self._persons += 1
-        with self.watch.caused_by("a person", "commit"):
+        with self.invariants.caused_by("a person", "commit"):
             key = f"data/person{self._persons}"
             made = self.lake.write_and_commit(REPOSITORY, BRANCH, {key: b"p"})
-        self.watch.person_committed(made)
+        self.invariants.person_committed(made)
 
     def _relocation_under_way(self) -> bool:
         """LakeFS relocates unconditionally: the window of one request is a documented limit."""
@@ -524,7 +524,7 @@ class Simulation:
         return "lake.relocate" in names
 
     def _observe(self) -> None:
-        self.watch.observe(self.conductor.workflow(self.workflow_id))
+        self.invariants.observe(self.conductor.workflow(self.workflow_id))
 
     def _finish(self) -> None:
         for request in list(self.under_way):

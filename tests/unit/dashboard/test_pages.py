@@ -13,7 +13,7 @@ import httpx
 import pytest
 from markupsafe import escape as markup_escape
 
-from perago.dashboard.kept import Cached, Kept
+from perago.dashboard.kept import CachedValue, RecentValues
 from perago.dashboard.overview import OverviewReader
 from perago.errors import BackendUnavailableError
 from perago.masking import remember_secret
@@ -157,13 +157,13 @@ def test_workflows_that_are_over_are_read_once() -> None:
 
 
 def test_many_readers_cost_one_reading() -> None:
-    kept, fresh = (Cached(itertools.count().__next__, seconds=it) for it in (60, -1))
+    kept, fresh = (CachedValue(itertools.count().__next__, seconds=it) for it in (60, -1))
     assert [kept(), kept()] == [0, 0]
     assert [fresh(), fresh()] == [0, 1]
 
 
 def test_the_oldest_value_gives_way() -> None:
-    kept: Kept[int, str] = Kept(2)
+    kept: RecentValues[int, str] = RecentValues(2)
     for number in range(3):
         kept.keep(number, str(number))
     assert [kept.get(number) for number in range(3)] == [None, "1", "2"]

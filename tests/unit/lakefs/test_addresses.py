@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.errors import BackendUnavailableError, NotFoundError
-from perago.lakefs.addresses import Address, ReadAddresses, RenewedAddress, just_before
+from perago.lakefs.addresses import PresignedAddress, ReadAddresses, RenewedAddress, just_before
 from perago.retry import retrying_times
 from perago.transfer.moving import run_over
 
@@ -63,7 +63,7 @@ def opened(api: Api) -> ReadAddresses:
     return ReadAddresses(api, retrying_times)  # type: ignore[arg-type]
 
 
-def key_of(address: Address) -> str:
+def key_of(address: PresignedAddress) -> str:
     return address.url.removeprefix("http://store/").partition("?")[0]
 
 
@@ -181,14 +181,14 @@ def test_an_address_that_is_not_signed_is_none() -> None:
 
 
 def test_an_address_is_in_no_representation() -> None:
-    assert "secret" not in repr(Address.undated("http://store/secret"))
+    assert "secret" not in repr(PresignedAddress.undated("http://store/secret"))
 
 
 def test_a_refused_address_is_asked_for_once_by_all_that_were_refused() -> None:
-    asked: list[Address] = []
+    asked: list[PresignedAddress] = []
 
-    def ask() -> Address:
-        asked.append(Address.undated(f"http://store/{len(asked)}"))
+    def ask() -> PresignedAddress:
+        asked.append(PresignedAddress.undated(f"http://store/{len(asked)}"))
         return asked[-1]
 
     address = RenewedAddress(ask)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perago.cli.history import as_document, lines
-from perago.operations.history import Entry, read_history
+from perago.operations.history import HistoryEntry, read_history
 from perago.protocol.identity import Execution
 from perago.protocol.licences import withdrawn_tag
 from perago.protocol.record import RESTORED_TAG, Record
@@ -21,13 +21,13 @@ def world() -> InMemoryWorld:
     return InMemoryWorld()
 
 
-def entries(world: InMemoryWorld, limit: int = 20) -> list[Entry]:
+def entries(world: InMemoryWorld, limit: int = 20) -> list[HistoryEntry]:
     found = read_history(world.lake, world.lake.objects, REPOSITORY, limit=limit)
     assert found.head == world.head.id
     return list(found.entries)
 
 
-def kinds(found: list[Entry]) -> list[str]:
+def kinds(found: list[HistoryEntry]) -> list[str]:
     return [entry.kind for entry in found]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perago.protocol.garbage import (
     FoundBranch,
+    FoundStagingBranch,
     FoundTag,
-    Staging,
     judge_local,
     judge_staging,
     judge_tag,
@@ -46,7 +46,7 @@ def branch(of: Execution, *, committed_by: Execution | None = None, days: int = 
     return FoundBranch("repo", of.staging_branch_name, head, NOW - timedelta(days=days))
 
 
-def staged(*, committed: bool = True, days: int = 0) -> Staging:
+def staged(*, committed: bool = True, days: int = 0) -> FoundStagingBranch:
     of = execution()
     found = recognise(branch(of, committed_by=of if committed else None, days=days))
     assert found is not None

@@ -90,7 +90,7 @@ def publish(world: InMemoryWorld, delivery: Delivery, step: str) -> str:
 
 
 @pytest.mark.parametrize("before", [1, 2], ids=["the second step", "the third step"])
-def test_a_step_that_is_wired_to_the_wrong_workspace(world: InMemoryWorld, before: int) -> None:
+def test_a_step_that_is_mapped_to_the_wrong_workspace(world: InMemoryWorld, before: int) -> None:
     """Also a step further on, whose input is more than one commit behind."""
     delivery = world.deliver(reference_name="report")
     names = ["clean", "total"][:before]

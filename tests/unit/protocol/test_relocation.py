@@ -101,7 +101,9 @@ def test_a_replacement_is_reported_with_the_tag_that_keeps_the_commit(world: InM
     assert told["tag"] in world.tags
 
 
-def test_a_step_wired_to_the_wrong_input_is_told_which_output_to_take(world: InMemoryWorld) -> None:
+def test_a_step_mapped_to_the_wrong_input_is_told_which_output_to_take(
+    world: InMemoryWorld,
+) -> None:
     delivery = world.deliver()
     completed(world.run(world.job(writes(old=b"old")), delivery))
     attempt = replace(delivery.claim.attempt, reference_name="report", task_id="task-99")

@@ -53,7 +53,7 @@ def fetch(folder: Path) -> None:
     wanted = ivy.Coordinates("org.example", "moon", "1.0")
     target = folder / "fetched"
     target.mkdir()
-    ivy.retrieve(ivy.Request("moon", "fetch the moon", (wanted,), (), 1, "buy one"), target)
+    ivy.retrieve(ivy.FetchRequest("moon", "fetch the moon", (wanted,), (), 1, "buy one"), target)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_an_authority_that_is_not_trusted_is_told_with_what_to_set(
 
 def test_java_reads_every_certificate_of_a_store(tmp_path: Path, front: Front) -> None:
     bundle = Authorities.read(front.ca_bundle)
-    store = truststore.write_private(bundle, tmp_path / "store.jks")
+    store = truststore.write_bundle(bundle, tmp_path / "store.jks")
     listed = subprocess.run(
         [
             *(WHEEL.executable.with_name("keytool"), "-list", "-keystore", store),
@@ -103,7 +103,7 @@ def test_a_certificate_that_is_none_is_told_by_its_number(tmp_path: Path, front:
     broken = ssl.DER_cert_to_PEM_cert(b"no certificate")
     bundle = Authorities(Path("bundle.pem"), front.ca_bundle.read_text() + broken)
     with pytest.raises(ConfigurationError, match=r"bundle\.pem, whose certificate 3"):
-        truststore.write_private(bundle, tmp_path / "store.jks")
+        truststore.write_bundle(bundle, tmp_path / "store.jks")
 
 
 def test_without_authorities_of_the_machine_java_keeps_its_own(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from perago.spark.caching import Cached, free_cached
+from perago.spark.caching import SessionCache, free_cached
 from perago.spark.session import _connect, forget
 from perago.spark.statements import read_cached
 
@@ -53,7 +53,7 @@ def session(server: Server) -> Iterator[SparkSession]:
         server.fetch,
     )
     client.get_configs = lambda *_: ("-1", "NONE")
-    Cached(opened)
+    SessionCache(opened)
     yield opened
     forget(opened)
 

@@ -68,7 +68,7 @@ def file_of(cache: ObjectCache, content: bytes) -> Path:
     return Path(found.path)
 
 
-class Place:
+class RecordedLake:
     """An in-memory lake with some files, workspaces of them, and the keys that were read."""
 
     def __init__(self, folder: Path, cache: ObjectCache) -> None:
@@ -97,8 +97,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, cache: ObjectCache) -> Place:
-    return Place(tmp_path, cache)
+def recorded(tmp_path: Path, cache: ObjectCache) -> RecordedLake:
+    return RecordedLake(tmp_path, cache)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -106,9 +106,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_what_was_downloaded_once_is_not_read_again(place: Place) -> None:
-    _, first = place.fetch("first")
-    assert sorted(place.keys) == sorted(FILES)
+def test_what_was_downloaded_once_is_not_read_again(recorded: RecordedLake) -> None:
+    _, first = recorded.fetch("first")
+    assert sorted(recorded.keys) == sorted(FILES)
     assert first.counts() | {"bytes": 0} == {
         "objects": 4,
         "bytes": 0,
@@ -117,8 +117,8 @@ def test_what_was_downloaded_once_is_not_read_again(place: Place) -> None:
         "cache_misses": 3,
         "cache_evictions": 0,
     }
-    data, second = place.fetch("second")
-    assert place.keys == ["empty"]
+    data, second = recorded.fetch("second")
+    assert recorded.keys == ["empty"]
     assert contents(data) == FILES
     size = sum(map(len, FILES.values()))
     assert second.counts() == {
@@ -134,17 +134,17 @@ def test_what_was_downloaded_once_is_not_read_again(place: Place) -> None:
     assert not second.changes(time.time_ns())
 
 
-def test_what_a_step_published_is_there_for_the_next_one(place: Place) -> None:
-    data, fetched = place.fetch("first")
+def test_what_a_step_published_is_there_for_the_next_one(recorded: RecordedLake) -> None:
+    data, fetched = recorded.fetch("first")
     (data / "one").write_bytes(b"changed")
     (data / "made").write_bytes(LARGE[:-1])
-    place.lake.create_branch(StagingBranch(REPOSITORY, "staging"), place.ref)
-    counts = place.engine.stage(
-        fetched.changes(0), StagingBranch(REPOSITORY, "staging"), place.folder / "first"
+    recorded.lake.create_branch(StagingBranch(REPOSITORY, "staging"), recorded.ref)
+    counts = recorded.engine.stage(
+        fetched.changes(0), StagingBranch(REPOSITORY, "staging"), recorded.folder / "first"
     )
     assert counts == {"cache_evictions": 0}
-    after, _ = place.fetch("second", "staging")
-    assert place.keys == ["empty"]
+    after, _ = recorded.fetch("second", "staging")
+    assert recorded.keys == ["empty"]
     assert contents(after) == {**FILES, "one": b"changed", "made": LARGE[:-1]}
 
 
@@ -170,37 +170,37 @@ def test_a_digest_that_was_wrong_is_found_out(cache: ObjectCache, tmp_path: Path
     assert files_of(cache) == []
 
 
-def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(place: Place) -> None:
-    place.fetch("first")
-    data, _ = place.fetch("second")
+def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(recorded: RecordedLake) -> None:
+    recorded.fetch("first")
+    data, _ = recorded.fetch("second")
     for path in ("one", "large"):
         with (data / path).open("r+b") as file:
             file.write(b"written in place")
-    data, _ = place.fetch("third")
-    assert place.keys == ["empty"]
+    data, _ = recorded.fetch("third")
+    assert recorded.keys == ["empty"]
     assert contents(data) == FILES
-    there = [*data.rglob("*"), *place.cache.folder.rglob("*")]
+    there = [*data.rglob("*"), *recorded.cache.folder.rglob("*")]
     assert all(item.is_dir() or item.stat().st_nlink == 1 for item in there)
 
 
 def test_a_download_that_failed_is_not_counted_with_the_next_one(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fetch("first")
-    file_of(place.cache, b"two").unlink()
+    recorded.fetch("first")
+    file_of(recorded.cache, b"two").unlink()
     with monkeypatch.context() as broken:
-        broken.setattr(place, "read", lambda *_: iter([memoryview(b"no")]))
+        broken.setattr(recorded, "read", lambda *_: iter([memoryview(b"no")]))
         with pytest.raises(BackendUnavailableError):
-            place.fetch("failed")
-    _, fetched = place.fetch("second")
+            recorded.fetch("failed")
+    _, fetched = recorded.fetch("second")
     # The pack that was removed had both small files.
     assert fetched.counts()["cache_hits"] == 1
     assert fetched.counts()["cache_misses"] == 2
 
 
-def test_folders_and_files_are_this_users_alone(place: Place) -> None:
-    place.fetch("first")
-    for path in (place.cache.folder, *place.cache.folder.rglob("*")):
+def test_folders_and_files_are_this_users_alone(recorded: RecordedLake) -> None:
+    recorded.fetch("first")
+    for path in (recorded.cache.folder, *recorded.cache.folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
@@ -265,42 +265,42 @@ DAMAGES = [
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_never_reaches_a_workspace(
-    place: Place, damage: Callable[[Path], None], content: bytes
+    recorded: RecordedLake, damage: Callable[[Path], None], content: bytes
 ) -> None:
-    place.fetch("first")
-    path = file_of(place.cache, content)
+    recorded.fetch("first")
+    path = file_of(recorded.cache, content)
     damage(path)
-    data, fetched = place.fetch("second")
+    data, fetched = recorded.fetch("second")
     assert contents(data) == FILES
     if (damage, content) != (longer, SMALL):  # what follows the contents of a pack is not read
         assert fetched.counts()["cache_misses"] >= 1
     if damage in CONTENT_DAMAGES or content == SMALL:
         # What was wrong is not found again, and the download has taken its place.
-        place.fetch("third")
-        assert place.keys == ["empty"]
+        recorded.fetch("third")
+        assert recorded.keys == ["empty"]
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink, filled_with_noise])
 def test_a_damaged_index_leads_to_nothing_wrong(
-    place: Place, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fetch("first")
-    damage(place.cache.folder / "index")
+    recorded.fetch("first")
+    damage(recorded.cache.folder / "index")
     for name in ("second", "third"):
-        data, _ = place.fetch(name)
+        data, _ = recorded.fetch(name)
         assert contents(data) == FILES
-    place.cache.clear()
+    recorded.cache.clear()
     # The disk seemed to fail.
-    monkeypatch.setattr(place.cache, "_rests_until", 1.0)
+    monkeypatch.setattr(recorded.cache, "_rests_until", 1.0)
     if damage is not replaced_by_a_folder:
-        place.fetch("fourth")
-        place.fetch("fifth")
-        assert place.keys == ["empty"]
+        recorded.fetch("fourth")
+        recorded.fetch("fifth")
+        assert recorded.keys == ["empty"]
 
 
 @pytest.mark.parametrize("number", [1, 7], ids=["small", "large"])
 def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
-    place: Place, cache: ObjectCache, number: int
+    recorded: RecordedLake, cache: ObjectCache, number: int
 ) -> None:
     with start(cache, "half", number) as writer:
         assert writer.stdout is not None
@@ -309,10 +309,10 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
     (left,) = files_of(cache)
     assert left.stat().st_size > 0
     assert take(cache, remote_of(content_of(number))) is None
-    data, _ = place.fetch("first")
+    data, _ = recorded.fetch("first")
     assert contents(data) == FILES
-    place.fetch("second")
-    assert place.keys == ["empty"]
+    recorded.fetch("second")
+    assert recorded.keys == ["empty"]
 
 
 def test_a_large_entry_is_counted_while_it_is_written_and_seen_when_it_is_whole(
@@ -373,7 +373,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_stays_readable(cache: ObjectC
 
 
 def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written: list[int] = []
 
@@ -383,13 +383,13 @@ def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
 
     monkeypatch.setattr(cache_module, "write_all", full)
     monkeypatch.setattr(cache_packs, "write_at", full)
-    data, _ = place.fetch("first")
+    data, _ = recorded.fetch("first")
     assert contents(data) == FILES
-    assert files_of(place.cache) == []
+    assert files_of(recorded.cache) == []
     assert caplog.text.count("No space left") == 1
     # Nothing more is tried for a while.
     tried = len(written)
-    place.cache.add_file(data / "one")
+    recorded.cache.add_file(data / "one")
     assert 1 <= len(written) == tried <= 3
 
 
@@ -480,18 +480,18 @@ def test_a_folder_that_others_can_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cache_whose_folder_was_removed_fails_no_attempt_and_is_made_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fetch("first")
-    for path in sorted(place.cache.folder.rglob("*"), reverse=True):
+    recorded.fetch("first")
+    for path in sorted(recorded.cache.folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    place.cache.folder.rmdir()
-    data, _ = place.fetch("second")
+    recorded.cache.folder.rmdir()
+    data, _ = recorded.fetch("second")
     assert contents(data) == FILES
-    monkeypatch.setattr(place.cache, "_rests_until", 1.0)
-    place.fetch("third")
-    place.fetch("fourth")
-    assert place.keys == ["empty"]
+    monkeypatch.setattr(recorded.cache, "_rests_until", 1.0)
+    recorded.fetch("third")
+    recorded.fetch("fourth")
+    assert recorded.keys == ["empty"]
 
 
 def test_an_object_with_an_opaque_checksum_is_found_by_its_place(cache: ObjectCache) -> None:
@@ -521,48 +521,48 @@ def test_a_damaged_alias_leads_nowhere(cache: ObjectCache) -> None:
     assert not alias.exists()
 
 
-def listed(place: Place, monkeypatch: pytest.MonkeyPatch, checksum: str) -> None:
-    """Give every object of the listing this checksum, and a place."""
+def listed(recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch, checksum: str) -> None:
+    """Give every object of the listing this checksum, and a recorded."""
 
     def listing(repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
-        for item in place.objects.list(repository, ref, prefix):
+        for item in recorded.objects.list(repository, ref, prefix):
             address = f"s3://{item.key}"
             yield RemoteObject(item.key, item.size, checksum=checksum, address=address)
 
-    monkeypatch.setattr(place, "list", listing, raising=False)
+    monkeypatch.setattr(recorded, "list", listing, raising=False)
 
 
 def test_checksums_that_only_look_like_md5s_are_found_out_by_a_second_reading(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed(place, monkeypatch, "0" * 32)
-    data, _ = place.fetch("first")
+    listed(recorded, monkeypatch, "0" * 32)
+    data, _ = recorded.fetch("first")
     assert contents(data) == FILES
     # Some objects were read twice.
-    assert len(FILES) < len(place.keys) <= 2 * len(FILES)
-    data, _ = place.fetch("second")
+    assert len(FILES) < len(recorded.keys) <= 2 * len(FILES)
+    data, _ = recorded.fetch("second")
     assert contents(data) == FILES
-    assert set(place.keys) == {"empty"}
+    assert set(recorded.keys) == {"empty"}
 
 
 def test_content_that_does_not_arrive_as_it_is_stored_fails_the_download(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
 
     def read(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         nonlocal reads
         reads += 1
-        for piece in place.objects.read(repository, ref, key, size):
+        for piece in recorded.objects.read(repository, ref, key, size):
             wrong = bytearray(piece)
             if len(wrong) > 0:
                 wrong[0] ^= reads
             yield memoryview(wrong)
 
-    monkeypatch.setattr(place, "read", read)
+    monkeypatch.setattr(recorded, "read", read)
     with pytest.raises(BackendUnavailableError, match="did not arrive as it is stored"):
-        place.fetch("first")
-    assert files_of(place.cache) == []
+        recorded.fetch("first")
+    assert files_of(recorded.cache) == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 35])
@@ -582,21 +582,21 @@ def test_a_digest_is_that_of_s3_in_parts_however_the_content_is_cut(
 
 
 def test_an_object_in_pieces_is_written_hashed_and_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its content is in no single piece, so it is kept from the file."""
 
     def in_pieces(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        place.keys.append(key.removeprefix("data/"))
-        (content,) = place.objects.read(repository, ref, key, size)
+        recorded.keys.append(key.removeprefix("data/"))
+        (content,) = recorded.objects.read(repository, ref, key, size)
         yield from (content[at : at + 1000] for at in range(0, size, 1000))
 
     for module in (inventory, moving):
         monkeypatch.setattr(module, "PIECE", 1000)
-    monkeypatch.setattr(place, "read", in_pieces)
-    data, fetched = place.fetch("first")
+    monkeypatch.setattr(recorded, "read", in_pieces)
+    data, fetched = recorded.fetch("first")
     assert contents(data) == FILES
     assert not fetched.changes(0)
-    data, _ = place.fetch("second")
+    data, _ = recorded.fetch("second")
     assert contents(data) == FILES
-    assert place.keys == ["empty"]
+    assert recorded.keys == ["empty"]

@@ -118,7 +118,7 @@ def test_an_outcome_arrives_as_it_was(pair: Pair, outcome: Any) -> None:
 
 
 def test_events_with_any_detail_can_be_reported(pair: Pair) -> None:
-    line = executor.Line(pair.executor, on_end=nothing)
+    line = executor.SupervisorLine(pair.executor, on_end=nothing)
     details = {"text": "\ud800", "deep": {"x": {"\ud800"}}, "odd": object(), "n": 1, "f": 0.5}
     line.report_phase(PhaseEvent("phase_ended", "body", 1.0, details))
     message = pair.supervisor.receive(1)
@@ -127,7 +127,7 @@ def test_events_with_any_detail_can_be_reported(pair: Pair) -> None:
 
 
 def test_a_body_that_asks_for_its_state_gets_the_supervisor_s_answer(pair: Pair) -> None:
-    line = executor.Line(pair.executor, on_end=nothing)
+    line = executor.SupervisorLine(pair.executor, on_end=nothing)
 
     def answer() -> None:
         asked = pair.supervisor.receive(5)
@@ -145,7 +145,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_ANSWER_SECONDS", 0.1)
-    line = executor.Line(pair.executor, on_end=nothing)
+    line = executor.SupervisorLine(pair.executor, on_end=nothing)
     with pytest.raises(StaleAttemptError):
         line.ask_to_proceed()
     first = pair.supervisor.receive(1)
@@ -164,7 +164,7 @@ def test_the_end_of_the_reading_thread_ends_the_executor() -> None:
 
     broken: Any = Broken()
     ended = threading.Event()
-    executor.Line(broken, on_end=ended.set)
+    executor.SupervisorLine(broken, on_end=ended.set)
     assert ended.wait(5)
     # Its exception must be this test's, and not the next one's.
     for thread in threading.enumerate():

@@ -14,7 +14,7 @@ from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, failure_of
 from perago.protocol.ports import Delivery
 from perago.worker import poller as poller_module
-from perago.worker.poller import Place, Poller, StopSignals
+from perago.worker.poller import Poller, SlotInbox, StopSignals
 from support.waiting import until
 
 DOWN = failure_of(BackendUnavailableError("LakeFS is away"))
@@ -77,9 +77,9 @@ def polling(queues: Queues, stops: StopSignals, *names: str) -> Iterator[Poller]
 
 
 def take(poller: Poller, stops: StopSignals) -> str:
-    place = Place()
-    poller.offer(place)
-    delivery = place.take(stops.draining)
+    inbox = SlotInbox()
+    poller.offer(inbox)
+    delivery = inbox.take(stops.draining)
     assert delivery is not None
     return delivery.task_type
 
@@ -96,10 +96,10 @@ def test_as_many_are_claimed_at_once_as_slots_wait() -> None:
     queues, stops = Queues(a=9), StopSignals()
     with polling(queues, stops) as poller:
         taken = [take(poller, stops)]
-        places = [Place() for _ in range(4)]
-        for place in places:
-            poller._idle.put(place)
-        taken += [found.task_type for place in places if (found := place.take(stops.draining))]
+        inboxes = [SlotInbox() for _ in range(4)]
+        for inbox in inboxes:
+            poller._idle.put(inbox)
+        taken += [found.task_type for inbox in inboxes if (found := inbox.take(stops.draining))]
     assert taken == ["a"] * 5
     # The first is waited for alone. How many of the four were idle by the next poll is chance.
     assert queues.polls[0] == ("a", 1, poller_module._POLL_MS)
@@ -138,7 +138,7 @@ def test_an_idle_worker_looks_at_all_queues_with_one_request() -> None:
     names = [f"t{number}" for number in range(14)]
     queues, stops = Queues(**dict.fromkeys(names, 0)), StopSignals()
     with polling(queues, stops) as poller:
-        poller.offer(Place())
+        poller.offer(SlotInbox())
         until(lambda: len(queues.polls) >= 5, "some polls")
     assert all(poll[1:] == (1, poller_module._POLL_MS) for poll in queues.polls)
     assert queues.looks <= len(queues.polls)
@@ -159,11 +159,11 @@ def test_no_answer_of_a_server_ends_the_poller(
     queues, stops = Queues(a=1), StopSignals()
     queues.error = error
     with polling(queues, stops) as poller:
-        place = Place()
-        poller.offer(place)
+        inbox = SlotInbox()
+        poller.offer(inbox)
         until(lambda: queues.failures >= 2, "polls to fail")
         queues.error = None
-        delivery = place.take(stops.draining)
+        delivery = inbox.take(stops.draining)
     assert delivery is not None
     assert queues.successes >= 1
 
@@ -171,11 +171,11 @@ def test_no_answer_of_a_server_ends_the_poller(
 def test_what_is_claimed_while_the_worker_stops_goes_back() -> None:
     queues, stops = Queues(a=0), StopSignals()
     with polling(queues, stops) as poller:
-        place = Place()
-        poller.offer(place)
+        inbox = SlotInbox()
+        poller.offer(inbox)
         until(lambda: queues.polls, "a poll")
         stops.draining.set()
-        assert place.take(stops.draining) is None
+        assert inbox.take(stops.draining) is None
         queues.waiting["a"].append(0)
     left = len(queues.waiting["a"])
     assert left + len(queues.back) == 1
@@ -184,10 +184,10 @@ def test_what_is_claimed_while_the_worker_stops_goes_back() -> None:
 def test_a_place_whose_slot_has_left_takes_nothing() -> None:
     stops = StopSignals()
     stops.draining.set()
-    place = Place()
-    assert place.take(stops.draining) is None
+    inbox = SlotInbox()
+    assert inbox.take(stops.draining) is None
     claim = Claim(Attempt("w", "t", 0, "step"), "token")
-    assert not place.give(Delivery(claim, "a", {}, 60.0))
+    assert not inbox.give(Delivery(claim, "a", {}, 60.0))
 
 
 def test_failures_of_the_infrastructure_pause_polling_longer_each_time(
@@ -212,8 +212,8 @@ def test_while_polling_is_paused_nothing_is_claimed(monkeypatch: pytest.MonkeyPa
     queues, stops = Queues(a=1), StopSignals()
     with polling(queues, stops) as poller:
         poller.note(DOWN)
-        place = Place()
-        poller.offer(place)
+        inbox = SlotInbox()
+        poller.offer(inbox)
         threading.Event().wait(0.3)
         assert queues.polls == []
-        assert place.take(stops.draining) is not None
+        assert inbox.take(stops.draining) is not None

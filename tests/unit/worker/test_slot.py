@@ -115,7 +115,7 @@ def test_once_let_into_publishing_it_is_not_stopped(watched: RunningAttempt, pha
         (PublishBudget(200, 20, 240, 10, 20, 30), 240 + 2 * 220 + 120),
     ],
 )
-def test_a_publish_step_that_hangs_is_stopped_after_the_window_of_its_budget(
+def test_a_publish_phase_that_hangs_is_stopped_after_the_window_of_its_budget(
     watched: RunningAttempt, clock: Clock, budget: PublishBudget | None, window: float
 ) -> None:
     watched.definition = replace(watched.definition, controls=TaskControls(publish_budget=budget))

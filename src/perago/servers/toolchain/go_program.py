@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from perago.progress import step
+from perago.progress import shown
 from perago.servers.toolchain import golang, tool
 from perago.servers.toolchain.cache import Cache
 from perago.servers.toolchain.checksums import verify_module
@@ -47,7 +47,7 @@ class GoProgram:
         log = directory / "go.log"
         module = f"{self.module}@v{self.version}"
         fetching = f"fetch the sources of {self}"
-        with step(fetching, 1, "packages"):
+        with shown(fetching, 1, "packages"):
             described = tool.run(
                 [str(go.executable), "mod", "download", "-json", module],
                 what=fetching,
@@ -61,7 +61,7 @@ class GoProgram:
         verify_module(module, downloaded.get("Sum"), self.hash, self.alternative)
         command = [str(go.executable), "build", "-v", "-trimpath", "-ldflags", self.link_flags]
         building = f"build {self} (once, some minutes)"
-        with step(building, self.packages, "packages") as advance:
+        with shown(building, self.packages, "packages") as advance:
             tool.run(
                 [*command, "-o", str(directory / self.name), self.package],
                 what=f"build {self}",

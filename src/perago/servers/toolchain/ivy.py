@@ -15,7 +15,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from perago.errors import SetupError
-from perago.progress import step
+from perago.progress import shown
 from perago.servers import truststore
 from perago.servers.toolchain import java, tool
 from perago.servers.toolchain.checksums import verify_files
@@ -50,7 +50,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class Request:
+class FetchRequest:
     """What to fetch, its size, and the alternative when it cannot be fetched."""
 
     # Its name in checksums.toml.
@@ -70,7 +70,7 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def retrieve(request: Request, target: Path) -> None:
+def retrieve(request: FetchRequest, target: Path) -> None:
     """Fetch the files of ``request`` into ``target`` and compare them with their hashes."""
     work = target / ".ivy"
     work.mkdir()
@@ -82,7 +82,7 @@ def retrieve(request: Request, target: Path) -> None:
     command = [str(found.executable), *_trust(found, work), "-jar", str(jar)]
     command += ["-settings", str(settings), "-ivy", str(module), "-confs", "default"]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
-    with step(request.title, request.expected_bytes, "bytes") as advance:
+    with shown(request.title, request.expected_bytes, "bytes") as advance:
         tool.run(
             command,
             what=request.title,
@@ -113,7 +113,7 @@ def _settings(cache: Path) -> str:
     )
 
 
-def _module(request: Request) -> str:
+def _module(request: FetchRequest) -> str:
     dependencies = "".join(dependency.as_xml() for dependency in request.dependencies)
     excludes = "".join(f"<exclude org={quoteattr(o)}/>" for o in request.excluded_organisations)
     return (

@@ -21,7 +21,7 @@ _AWS_MODULES = (
     "url-connection-client",
 )
 _ARTIFACT = f"spark-s3a-{VERSION}"
-_REQUEST = ivy.Request(
+_REQUEST = ivy.FetchRequest(
     artifact=_ARTIFACT,
     title=f"fetch S3A for Spark {VERSION}",
     dependencies=(

@@ -1,1 +1,1 @@
-"""The Spark engine: the partition functions of the transfer, run by Spark tasks."""
+"""The Spark engine: the partition functions of the transfer, run by tasks of Spark jobs."""

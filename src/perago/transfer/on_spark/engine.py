@@ -1,4 +1,4 @@
-"""The Spark engine: the transfer's plan and partition functions, run by Spark tasks.
+"""The Spark engine: the transfer's plan and partition functions, run by tasks of Spark jobs.
 
 Listing, download, scan and plan are tables beside the data folder, never lists in this process: it
 divides the tree into subtrees and holds one size per group of objects. Spark lists, scans, joins,
@@ -23,7 +23,7 @@ from perago.transfer.on_spark import functions
 from perago.transfer.on_spark.jobs import Jobs, table_of
 from perago.transfer.on_spark.plan import GROUPS_PER_PARTITION, SparkFetched, SparkPlan, write_plan
 from perago.transfer.on_spark.subtrees import list_subtrees, problems_in, write_subtrees
-from perago.transfer.on_spark.tables import FETCHED, LISTED, Table
+from perago.transfer.on_spark.tables import FETCHED, LISTED, TransferTable
 from perago.transfer.partition import Bounds
 from perago.transfer.paths import FileSystem, check_projection, refuse_keys
 from perago.transfer.subtrees import split
@@ -86,8 +86,8 @@ class SparkEngine:
         )
 
     def _list(
-        self, source: Source, context: functions.TaskContext, tables: Path, jobs: Jobs
-    ) -> tuple[Table, Table]:
+        self, source: Source, context: functions.TransferContext, tables: Path, jobs: Jobs
+    ) -> tuple[TransferTable, TransferTable]:
         """List a projection in tasks and check its keys; return the tables of files and markers."""
         system = FileSystem.probe(context.data)
         if system != FileSystem():
@@ -126,12 +126,12 @@ class SparkEngine:
     @contextmanager
     def _task_context(
         self, tables: Path, data: Path, repository: str, ref: str
-    ) -> Iterator[functions.TaskContext]:
+    ) -> Iterator[functions.TransferContext]:
         """Provide the context of tasks. The store's file exists within the block only."""
         file = tables / "store"
         self.serializer.pack(file)
         try:
-            yield functions.TaskContext(
+            yield functions.TransferContext(
                 data, repository, ref, self.threads, file, self.serializer.open_store
             )
         finally:

@@ -1,4 +1,4 @@
-"""Encode an error as text in a Spark task, and raise the same error in the worker's process."""
+"""Encode an error as text in a task of a Spark job; raise the same error in the worker."""
 
 from __future__ import annotations
 

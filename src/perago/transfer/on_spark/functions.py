@@ -31,7 +31,7 @@ from perago.transfer.on_spark.tables import (
     PartitionAssignment,
     PartWriter,
     Row,
-    Table,
+    TransferTable,
     load_metadata,
     part_path,
     read_part,
@@ -41,7 +41,7 @@ from perago.transfer.plan import Upload, is_proven_unchanged
 from perago.transfer.scan import FetchedFile, StatRecord
 
 Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Batches], Batches]
+PartitionFunction = Callable[[Batches], Batches]
 
 # The row that a task returns.
 RESULT = pa.schema(
@@ -58,7 +58,7 @@ RESULT = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class TaskContext:
+class TransferContext:
     """Where a task moves objects, and how it opens the store. Holds no secret."""
 
     data: Path
@@ -97,7 +97,9 @@ class PartitionResult:
         return self.total.objects, self.total.size, self.deletes, json.dumps(parts)
 
 
-def read_parts(table: Table, assignment: PartitionAssignment | None, batches: Batches) -> Batches:
+def read_parts(
+    table: TransferTable, assignment: PartitionAssignment | None, batches: Batches
+) -> Batches:
     """Read the part files that the input rows number.
 
     With an assignment, each row also gets the partition of its group.
@@ -115,7 +117,7 @@ def read_parts(table: Table, assignment: PartitionAssignment | None, batches: Ba
                     yield part.append_column("partition", pa.array(found, pa.int32()))
 
 
-def read_and_run(task: Task, table: Table, batches: Batches) -> Batches:
+def read_and_run(task: PartitionFunction, table: TransferTable, batches: Batches) -> Batches:
     """Run a task with the rows of part files, in one step: two would need two Python workers."""
     return task(read_parts(table, None, batches))
 
@@ -138,7 +140,9 @@ def run_partition(work: Callable[[int, list[Row]], PartitionResult], batches: Ba
     yield pa.RecordBatch.from_pydict(columns, schema=RESULT)
 
 
-def download(context: TaskContext, tables: Path, number: int, rows: list[Row]) -> PartitionResult:
+def download(
+    context: TransferContext, tables: Path, number: int, rows: list[Row]
+) -> PartitionResult:
     """Download a partition and write the records and hashes of its files to a table."""
     objects = [
         (row["path"], RemoteObject(row["key"], row["size"], checksum=row["checksum"]))
@@ -204,7 +208,7 @@ def _as_upload(row: Row, start: str) -> Row:
     return {**row, **kept, "key": start + row["path"], "group": 0}
 
 
-def upload(context: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
+def upload(context: TransferContext, number: int, rows: list[Row]) -> PartitionResult:
     """Upload a partition."""
     uploads = [upload_of(row) for row in rows]
     upload_partition(
@@ -218,14 +222,14 @@ def upload(context: TaskContext, number: int, rows: list[Row]) -> PartitionResul
     return PartitionResult(TransferSize(len(uploads), sum(item.size for item in uploads)))
 
 
-def delete(context: TaskContext, number: int, rows: list[Row]) -> PartitionResult:
+def delete(context: TransferContext, number: int, rows: list[Row]) -> PartitionResult:
     """Delete a partition."""
     keys = [row["key"] for row in rows]
     delete_partition(context.store(), context.repository, context.ref, keys, context.threads)
     return PartitionResult(TransferSize(), len(keys))
 
 
-def task(work: Callable[..., PartitionResult], *given: object) -> Task:
+def task(work: Callable[..., PartitionResult], *given: object) -> PartitionFunction:
     """Bind the first arguments of a partition's work; return the function that Spark calls."""
     return partial(run_partition, partial(work, *given))
 

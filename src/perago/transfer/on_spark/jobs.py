@@ -19,12 +19,12 @@ from perago.text import shorten_line_start
 from perago.transfer.on_spark.failures import decode
 from perago.transfer.on_spark.functions import (
     RESULT,
+    PartitionFunction,
     PartitionResult,
-    Task,
     read_and_run,
     read_parts,
 )
-from perago.transfer.on_spark.tables import PartitionAssignment, Row, Table, ddl
+from perago.transfer.on_spark.tables import PartitionAssignment, Row, TransferTable, ddl
 from perago.transfer.partition import Bounds
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ _ROWS_PER_READER = 50_000
 Results = dict[int, PartitionResult]
 
 
-def table_of(results: Mapping[int, PartitionResult], folder: Path, schema: pa.Schema) -> Table:
+def table_of(
+    results: Mapping[int, PartitionResult], folder: Path, schema: pa.Schema
+) -> TransferTable:
     """Build the table in a folder from the parts that partitions wrote."""
     parts = {
         number: result.parts[folder.name]
         for number, result in sorted(results.items())
         if folder.name in result.parts
     }
-    return Table(folder, schema, parts)
+    return TransferTable(folder, schema, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +59,38 @@ class Jobs:
     session: Callable[[], SparkSession]
     events: EventSink
 
-    def rows(self, table: Table, assignment: PartitionAssignment | None = None) -> DataFrame:
+    def rows(
+        self, table: TransferTable, assignment: PartitionAssignment | None = None
+    ) -> DataFrame:
         """Return the rows of a table; with an assignment, each with the partition of its group."""
         partition = pa.field("partition", pa.int32())
         schema = table.schema if assignment is None else table.schema.append(partition)
         numbers = self._numbers(table, table.total().objects // _ROWS_PER_READER + 1)
         return numbers.mapInArrow(partial(read_parts, table, assignment), ddl(schema))
 
-    def _numbers(self, table: Table, readers: int) -> DataFrame:
+    def _numbers(self, table: TransferTable, readers: int) -> DataFrame:
         """Return a row per part file of a table, divided among a number of readers."""
         return self.session().range(0, len(table.parts), 1, readers)
 
-    def move(self, phase: str, table: Table, bounds: Bounds, task: Task) -> Results:
+    def move(
+        self, phase: str, table: TransferTable, bounds: Bounds, task: PartitionFunction
+    ) -> Results:
         """Divide a table into bounded partitions, and run a task with each."""
         assignment = table.assign(bounds)
         if not assignment.partitions:
             return {}
         return self.run(phase, self.rows(table, assignment), assignment.partitions, task)
 
-    def run(self, phase: str, frame: DataFrame, partitions: int, task: Task) -> Results:
+    def run(
+        self, phase: str, frame: DataFrame, partitions: int, task: PartitionFunction
+    ) -> Results:
         """Run a task with each partition of a frame."""
         divided = frame.repartitionById(partitions, frame["partition"])
         return self._results(phase, divided.mapInArrow(task, ddl(RESULT)), partitions)
 
-    def inspect(self, phase: str, what: str, subtrees: Table, task: Task) -> Results:
+    def inspect(
+        self, phase: str, what: str, subtrees: TransferTable, task: PartitionFunction
+    ) -> Results:
         """Run a task that lists or scans with each part of a table of subtrees."""
         count = len(subtrees.parts)
         inspecting = partial(read_and_run, task, subtrees)

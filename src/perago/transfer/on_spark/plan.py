@@ -22,7 +22,7 @@ from perago.transfer.on_spark.tables import (
     UPLOADS,
     PartitionAssignment,
     PartWriter,
-    Table,
+    TransferTable,
     ddl,
     dump_metadata,
 )
@@ -49,8 +49,8 @@ _JOINED = pa.schema([*_BEFORE, *LOCAL, _PARTITION])
 class SparkPlan:
     """The uploads and deletes of staging, as tables."""
 
-    uploads: Table
-    deletes: Table
+    uploads: TransferTable
+    deletes: TransferTable
     unchanged: int
 
     def __bool__(self) -> bool:
@@ -80,8 +80,8 @@ class SparkFetched:
     prefix: str
     bounds: Bounds
     min_subtrees: int
-    files: Table
-    markers: Table
+    files: TransferTable
+    markers: TransferTable
 
     def counts(self) -> dict[str, int]:
         total = self.files.total()
@@ -106,7 +106,7 @@ class SparkFetched:
         unchanged = local.total().objects - uploads.total().objects
         return SparkPlan(uploads, deletes, unchanged)
 
-    def _scan(self, changes: Path) -> Table:
+    def _scan(self, changes: Path) -> TransferTable:
         """Scan the data folder in tasks and check every name; return the table of what is there."""
         subtrees = split(partial(level, self.data), self.min_subtrees)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
@@ -117,7 +117,9 @@ class SparkFetched:
         refuse_paths(problems_in(changes / "bad", results))
         return table_of(results, changes / "local", LOCAL)
 
-    def _joined(self, local: Table, assignment: PartitionAssignment, partitions: int) -> DataFrame:
+    def _joined(
+        self, local: TransferTable, assignment: PartitionAssignment, partitions: int
+    ) -> DataFrame:
         """Join download and data folder by path; a missing file gets a partition by its hash."""
         from pyspark.sql import functions as sql
 

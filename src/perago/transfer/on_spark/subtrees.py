@@ -1,4 +1,4 @@
-"""List and scan in Spark tasks: each task processes some subtrees and writes tables."""
+"""List and scan in tasks of a Spark job: each processes some subtrees and writes tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 
 from perago.transfer.inventory import Source, projected
-from perago.transfer.on_spark.functions import PartitionResult, TaskContext
+from perago.transfer.on_spark.functions import PartitionResult, TransferContext
 from perago.transfer.on_spark.jobs import table_of
 from perago.transfer.on_spark.tables import (
     FETCHED,
@@ -18,7 +18,7 @@ from perago.transfer.on_spark.tables import (
     SUBTREES,
     PartWriter,
     Row,
-    Table,
+    TransferTable,
     dump_metadata,
     written_parts,
 )
@@ -30,10 +30,10 @@ from perago.transfer.subtrees import Subtree
 # More would not be faster: a task costs a fifth of a second, and all send requests to one LakeFS.
 _MAX_TASKS = 16
 
-Problem = tuple[str, str]
+PathAndProblem = tuple[str, str]
 
 
-def write_subtrees(subtrees: Sequence[Subtree], folder: Path) -> Table:
+def write_subtrees(subtrees: Sequence[Subtree], folder: Path) -> TransferTable:
     """Write a table of subtrees, with one part for each task.
 
     The parts take subtrees in turn, because neighbours are often of similar size.
@@ -44,11 +44,16 @@ def write_subtrees(subtrees: Sequence[Subtree], folder: Path) -> Table:
             for subtree in subtrees[number::tasks]:
                 # JSON, because folders on disk need not have names in valid UTF-8.
                 part.add(json.dumps(astuple(subtree)), number)
-    return Table(folder, SUBTREES, dict.fromkeys(range(tasks), ()))
+    return TransferTable(folder, SUBTREES, dict.fromkeys(range(tasks), ()))
 
 
 def list_subtrees(
-    context: TaskContext, source: Source, tables: Path, bounds: Bounds, number: int, rows: list[Row]
+    context: TransferContext,
+    source: Source,
+    tables: Path,
+    bounds: Bounds,
+    number: int,
+    rows: list[Row],
 ) -> PartitionResult:
     """List subtrees, check every key, and write tables of the files, markers and problems."""
     store, room = context.store(), room_in(context.data)
@@ -96,7 +101,7 @@ def scan_subtrees(
     return _result(local, special, bad)
 
 
-def problems_in(folder: Path, results: Mapping[int, PartitionResult]) -> Iterator[Problem]:
+def problems_in(folder: Path, results: Mapping[int, PartitionResult]) -> Iterator[PathAndProblem]:
     """Read the problems that tasks wrote to a table."""
     for row in table_of(results, folder, PROBLEMS).rows():
         name, why = json.loads(row["problem"])

@@ -57,7 +57,7 @@ PROBLEMS = pa.schema({"problem": pa.string()})
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TransferTable:
     """Part files by number, each with the sizes of the groups in it."""
 
     folder: Path
@@ -137,10 +137,10 @@ class PartWriter:
     def group_sizes(self) -> list[TransferSize]:
         return self._grouping.sizes
 
-    def as_table(self) -> Table:
+    def as_table(self) -> TransferTable:
         """Return a table of this part alone, when it is complete."""
         parts = {self._number: self.group_sizes} if self.count else {}
-        return Table(self._folder, self._schema, parts)
+        return TransferTable(self._folder, self._schema, parts)
 
     def __enter__(self) -> Self:
         return self

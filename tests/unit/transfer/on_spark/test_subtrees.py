@@ -16,7 +16,7 @@ from perago.errors import ProjectionError
 from perago.testing import InMemoryLake
 from perago.testing.repository import StoredObject
 from perago.transfer.inventory import ObjectStore, Projection, Source, project
-from perago.transfer.on_spark.functions import PartitionResult, TaskContext
+from perago.transfer.on_spark.functions import PartitionResult, TransferContext
 from perago.transfer.on_spark.jobs import Results, table_of
 from perago.transfer.on_spark.subtrees import (
     list_subtrees,
@@ -24,7 +24,7 @@ from perago.transfer.on_spark.subtrees import (
     scan_subtrees,
     write_subtrees,
 )
-from perago.transfer.on_spark.tables import FETCHED, LISTED, LOCAL, Table, load_metadata
+from perago.transfer.on_spark.tables import FETCHED, LISTED, LOCAL, TransferTable, load_metadata
 from perago.transfer.partition import Bounds, TransferSize
 from perago.transfer.paths import (
     FileSystem,
@@ -48,12 +48,12 @@ def error_of(check: Callable[[], object]) -> str | None:
     return None
 
 
-def results_of(subtrees: Table, task: Callable[..., PartitionResult]) -> Results:
+def results_of(subtrees: TransferTable, task: Callable[..., PartitionResult]) -> Results:
     """Run a task with each part of the subtrees, as Spark would, and then retry each."""
     results: Results = {}
     for _ in range(2):
         for number in subtrees.parts:
-            rows = [*Table(subtrees.folder, subtrees.schema, {number: ()}).rows()]
+            rows = [*TransferTable(subtrees.folder, subtrees.schema, {number: ()}).rows()]
             assert {row["partition"] for row in rows} == {number}
             results[number] = task(number, rows)
     return results
@@ -61,12 +61,12 @@ def results_of(subtrees: Table, task: Callable[..., PartitionResult]) -> Results
 
 def listed_in_tasks(
     source: Source, store: ObjectStore, wanted: int, data: Path
-) -> tuple[Table, Table]:
+) -> tuple[TransferTable, TransferTable]:
     tables = data.with_name("tables")
     tables.mkdir()
     subtrees = split(partial(source.level, store), wanted)
     written = write_subtrees(subtrees, tables / "subtrees")
-    context = TaskContext(data, source.repository, source.ref, 1, Path(), lambda _: store)
+    context = TransferContext(data, source.repository, source.ref, 1, Path(), lambda _: store)
     results = results_of(written, partial(list_subtrees, context, source, tables, BOUNDS))
     refuse_keys(problems_in(tables / "bad", results))
     assert {path.suffix for path in tables.rglob("*") if path.is_file()} == {".arrow"}
@@ -75,17 +75,19 @@ def listed_in_tasks(
     )
 
 
-def assert_grouped(table: Table) -> None:
+def assert_grouped(table: TransferTable) -> None:
     """Each part's rows are in the groups, with the sizes, that the result names."""
     for number, group_sizes in table.parts.items():
-        rows = [r for r in Table(table.folder, table.schema, {number: ()}).rows() if r["size"]]
+        rows = [
+            r for r in TransferTable(table.folder, table.schema, {number: ()}).rows() if r["size"]
+        ]
         for group, total in enumerate(group_sizes):
             sizes = [row["size"] for row in rows if row["group"] == group]
             assert sum(sizes) == total.size
             assert BOUNDS.hold(total) or total.objects == 1
 
 
-def assert_same(listed: Table, markers: Table, projection: Projection) -> None:
+def assert_same(listed: TransferTable, markers: TransferTable, projection: Projection) -> None:
     files = {
         row["path"]: (row["key"], row["size"], row["content_type"], load_metadata(row["metadata"]))
         for row in listed.rows()
@@ -123,7 +125,7 @@ def test_tasks_list_what_one_process_lists_or_refuse_it_with_the_same_words(
         data = Path(outer) / "data"
         data.mkdir()
         refused = error_of(lambda: check_projection(projection, data, FileSystem()))
-        seen: list[Table] = []
+        seen: list[TransferTable] = []
         assert (
             error_of(lambda: seen.extend(listed_in_tasks(source, lake.objects, wanted, data)))
             == refused
@@ -156,7 +158,7 @@ def test_bad_keys_and_clashes_of_several_subtrees_are_one_error() -> None:
     ]
 
 
-def scanned_in_tasks(data: Path, wanted: int, prefix: str = "") -> Table:
+def scanned_in_tasks(data: Path, wanted: int, prefix: str = "") -> TransferTable:
     changes = data.with_name("changes")
     changes.mkdir()
     written = write_subtrees(split(partial(level, data), wanted), changes / "subtrees")

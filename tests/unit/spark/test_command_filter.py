@@ -11,9 +11,9 @@ from pyspark.errors.exceptions.connect import UnknownException
 from pyspark.sql import SparkSession
 
 from perago.errors import UnsupportedOperationError
+from perago.spark.command_filter import CommandFilter
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import _connect, database_of, forget, session_id
-from perago.spark.watch import Watch
 
 OUT = "s3a://repo/staging/data"
 Act = Callable[[SparkSession], Any]
@@ -70,8 +70,8 @@ def session(server: Server) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def watch(session: SparkSession) -> Watch:
-    made = Watch(session, WriteLedger())
+def command_filter(session: SparkSession) -> CommandFilter:
+    made = CommandFilter(session, WriteLedger())
     made.allow(f"{OUT}/")
     return made
 
@@ -97,19 +97,19 @@ WRITES: dict[str, Act] = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_failed_write_is_open_until_the_same_place_is_written(
-    watch: Watch, server: Server, session: SparkSession, write: Act
+    command_filter: CommandFilter, server: Server, session: SparkSession, write: Act
 ) -> None:
     fail(server, write, session)
-    assert watch.failed_paths() == ["t"]
+    assert command_filter.failed_paths() == ["t"]
     session.range(3).write.mode("append").save(f"{OUT}/t")
     session.range(3).write.mode("overwrite").save(f"{OUT}/other")
-    assert watch.failed_paths() == ["t"]
+    assert command_filter.failed_paths() == ["t"]
     write(session)
-    assert watch.failed_paths() == []
+    assert command_filter.failed_paths() == []
 
 
 def test_what_fails_outside_of_the_workspace_leaves_nothing_open(
-    watch: Watch, server: Server, session: SparkSession
+    command_filter: CommandFilter, server: Server, session: SparkSession
 ) -> None:
     for act in (
         lambda it: it.range(3).write.save("s3a://elsewhere/t"),
@@ -119,7 +119,7 @@ def test_what_fails_outside_of_the_workspace_leaves_nothing_open(
         lambda it: it.range(3).createOrReplaceTempView("v"),
     ):
         fail(server, act, session)
-    assert watch.failed_paths() == []
+    assert command_filter.failed_paths() == []
 
 
 REFUSED: dict[str, Act] = {
@@ -146,17 +146,17 @@ def stream(session: SparkSession) -> Any:
 
 
 def test_a_streaming_query_counts_by_its_last_run(
-    watch: Watch, server: Server, session: SparkSession
+    command_filter: CommandFilter, server: Server, session: SparkSession
 ) -> None:
     for name in ("one", "two", "two", "one"):
         stream(session).format("console").queryName(name).start()
     server.failed_runs = {"1", "2", "4"}
-    assert watch.failed_queries() == ["streaming query one"]
+    assert command_filter.failed_queries() == ["streaming query one"]
     server.error = UnknownException("forgotten")
-    assert watch.failed_queries() == []
+    assert command_filter.failed_queries() == []
 
 
-@pytest.mark.usefixtures("watch")
+@pytest.mark.usefixtures("command_filter")
 @pytest.mark.parametrize("act", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_part_of_a_transaction_is_refused_and_not_sent(
     server: Server, session: SparkSession, act: Act
@@ -168,25 +168,25 @@ def test_what_cannot_be_part_of_a_transaction_is_refused_and_not_sent(
 
 
 def test_without_an_output_no_address_is_in_the_workspace(session: SparkSession) -> None:
-    Watch(session, WriteLedger())
+    CommandFilter(session, WriteLedger())
     with pytest.raises(UnsupportedOperationError):
         session.sql(f"CREATE TABLE t (id INT) LOCATION '{OUT}/t'")
 
 
 def test_tables_of_the_workspace_get_a_database_that_is_dropped(
-    watch: Watch, server: Server, session: SparkSession
+    command_filter: CommandFilter, server: Server, session: SparkSession
 ) -> None:
     database = database_of(session_id("e"))
-    watch.drop_tables()
+    command_filter.drop_tables()
     assert server.kinds == []
     session.range(3).write.saveAsTable("one", path=f"{OUT}/one")
     session.sql(f"CREATE TABLE two USING orc LOCATION '{OUT}/two' AS SELECT 1")
     # Its place is known by now, also when it fails.
     fail(server, lambda it: it.range(3).write.mode("overwrite").saveAsTable("ONE"), session)
     fail(server, lambda it: it.sql("INSERT INTO two VALUES (1)"), session)
-    assert watch.failed_paths() == ["one", "two"]
+    assert command_filter.failed_paths() == ["one", "two"]
     server.error = UnknownException("down")
-    watch.drop_tables()
+    command_filter.drop_tables()
     assert [it for it in server.statements if "TABLE" not in it and "INSERT" not in it] == [
         f"CREATE DATABASE IF NOT EXISTS {database}",
         f"USE {database}",
@@ -196,7 +196,7 @@ def test_tables_of_the_workspace_get_a_database_that_is_dropped(
 
 
 def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
-    watch: Watch, server: Server, session: SparkSession
+    command_filter: CommandFilter, server: Server, session: SparkSession
 ) -> None:
     server.error = UnknownException(
         "PathOutputCommitter does not support dynamicPartitionOverwrite: MagicS3GuardCommitter"
@@ -204,4 +204,4 @@ def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
     with pytest.raises(UnsupportedOperationError, match="partitionOverwriteMode") as caught:
         session.range(3).write.mode("overwrite").partitionBy("id").save(f"{OUT}/t")
     assert "overwrite_partitions" in caught.value.hint
-    assert watch.failed_paths() == ["t"]
+    assert command_filter.failed_paths() == ["t"]

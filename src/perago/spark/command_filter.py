@@ -1,4 +1,4 @@
-"""Watch what a session is asked to do: refuse what cannot be undone, note which writes fail.
+"""Filter the commands of a session: refuse what cannot be undone, note which writes fail.
 
 A Connect client sends every change as a command through one method, which is replaced here on the
 client of one session. Functions on Spark's side (``foreachBatch``) have clients of their own.
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from perago.errors import UnsupportedOperationError
-from perago.spark.commands import Request, read_command, read_plan
+from perago.spark.commands import CommandEffects, read_command, read_plan
 from perago.spark.labels import ungroup
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import database_of, drop_database
@@ -35,7 +35,7 @@ _DYNAMIC_HINT = (
 _DYNAMIC = "does not support dynamicPartitionOverwrite"
 
 
-class Watch:
+class CommandFilter:
     """Stands between the client of one session and its server."""
 
     def __init__(self, session: Any, ledger: WriteLedger) -> None:
@@ -84,25 +84,25 @@ class Watch:
         return database_of(self._session.client._session_id)
 
     def _around(
-        self, send: Callable[..., Any], read: Callable[[Any], Request]
+        self, send: Callable[..., Any], read: Callable[[Any], CommandEffects]
     ) -> Callable[..., Any]:
-        def watched(message: Any, *args: Any, **options: Any) -> Any:
-            request = read(message)
-            self._refuse_stream(request)
-            for item in request.created:
+        def filtered(message: Any, *args: Any, **options: Any) -> Any:
+            effects = read(message)
+            self._refuse_stream(effects)
+            for item in effects.created:
                 self._judge(item)
-            if request.stream is not None:
+            if effects.stream is not None:
                 ungroup(self._session)
-            with self._noted(request):
+            with self._noted(effects):
                 result = send(message, *args, **options)
-            if request.stream is not None:
+            if effects.stream is not None:
                 self._remember_query(result[1])
             return result
 
-        return watched
+        return filtered
 
-    def _refuse_stream(self, request: Request) -> None:
-        stream = request.stream
+    def _refuse_stream(self, effects: CommandEffects) -> None:
+        stream = effects.stream
         if stream is None:
             return
         if stream.table is not None or any(map(self._is_inside, stream.addresses)):
@@ -159,10 +159,10 @@ class Watch:
         self._send(SQL(statement, [], {}, []).command(self._session.client))
 
     @contextmanager
-    def _noted(self, request: Request) -> Iterator[None]:
+    def _noted(self, effects: CommandEffects) -> Iterator[None]:
         targets = [
             (_normal(address), item.effect)
-            for item in request.written
+            for item in effects.written
             if (address := item.location or self._tables.get(".".join(item.name).lower()))
             and self._is_inside(address)
         ]
@@ -195,6 +195,6 @@ def _normal(address: str) -> str:
 
 def _refuse_clone(*_: Any) -> NoReturn:
     raise UnsupportedOperationError(
-        "a cloned session is not watched: what it still runs and what failed in it is not known",
+        "a cloned session has no command filter: what it runs and what failed in it is not known",
         hint="Use workspace.spark itself, also in threads.",
     )
