@@ -462,7 +462,7 @@ def test_the_disk_is_full_where_a_command_writes(folder: Path) -> None:
 
 FREE_SPACE = (
     "Free space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache "
-    "clear` (PERAGO_OBJECT_CACHE) remove what nobody needs."
+    "clear` (PERAGO_OBJECT_CACHE) remove what is no longer needed."
 )
 RUN_WITH_A_FULL_STDOUT = """
 import os, sys
