@@ -59,6 +59,52 @@ def test_no_helper_is_a_test() -> None:
     assert [path for path in SUPPORT.rglob("*.py") if path.name.startswith("test_")] == []
 
 
+# A step's field, which only the builder of workflows writes. Besides: an answer of Conductor as
+# its API gives it, and a program that must know nothing of the suite.
+STEP_FIELD = "taskReferenceName"
+WITHOUT_BUILDER = {"unit/adapters/test_inspection.py", "support/stack_client.py"}
+
+
+def writes_a_step(tree: ast.AST) -> bool:
+    """Whether a dict with the field is written, or the field is given to a call or set."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Dict(keys=keys):
+                written: list[ast.expr | None] = keys
+            case ast.Subscript(slice=key, ctx=ast.Store()):
+                written = [key]
+            case ast.keyword(arg=arg) if arg == STEP_FIELD:
+                return True
+            case _:
+                continue
+        if any(isinstance(key, ast.Constant) and key.value == STEP_FIELD for key in written):
+            return True
+    return False
+
+
+def test_every_workflow_is_built_by_one_module() -> None:
+    writing = {
+        str(module)
+        for module in MODULES
+        if writes_a_step(ast.parse((TESTS / module).read_text(encoding="utf-8")))
+    }
+    assert writing == {"support/workflows.py", *WITHOUT_BUILDER}
+
+
+@pytest.mark.parametrize(
+    ("source", "writes"),
+    [
+        (f'step = {{"name": "a", "{STEP_FIELD}": "a"}}', True),
+        (f'step["{STEP_FIELD}"] = "a"', True),
+        (f'dict({STEP_FIELD}="a")', True),
+        (f'found = step["{STEP_FIELD}"]', False),
+        (f'text = "needs {STEP_FIELD}"', False),
+    ],
+)
+def test_a_step_that_is_written_by_hand_is_seen(source: str, writes: bool) -> None:
+    assert writes_a_step(ast.parse(source)) is writes
+
+
 def test_tests_that_must_be_alone_are_where_make_looks_for_them() -> None:
     mark = "pytest.mark." + "alone"
     marked = {path.parts[0] for path in MODULES if mark in (TESTS / path).read_text("utf-8")}
