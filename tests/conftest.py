@@ -17,6 +17,7 @@ import pytest
 from perago import dev
 from perago.connections import LakeFSConnection
 from support.command_line import close_server
+from support.durations import BUDGET_SECONDS, over_budget
 from support.go_programs import VERSITYGW
 from support.lake_servers import BUCKET
 from support.shared_stack import Asked, StackKeeper, ask_keeper
@@ -89,6 +90,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         start = partial(_endpoints, session.config, spark=spark)
         threading.Thread(target=start, name="start servers", daemon=True).start()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that are over the budget of durations. It fails nothing: machines differ."""
+    reports = (report for each in terminalreporter.stats.values() for report in each)
+    if not (found := over_budget(reports)):
+        return
+    title = f"calls of more than {BUDGET_SECONDS:.0f} s, neither `slow` nor `only_proof`"
+    terminalreporter.section(title)
+    for seconds, test in found:
+        terminalreporter.write_line(f"{seconds:7.1f} s  {test}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -230,7 +230,7 @@ class MixedPublicationError(PublishFenceError):
 
     code = "PRG-504"
     hint = (
-        "Two writers share the branch. Compare HEAD with the staging branch, which was kept, "
+        "Two writers share the branch. Compare HEAD with the staged commit, which was kept, "
         "and install the hard fence: perago fence install REPOSITORY."
     )
 
@@ -247,7 +247,7 @@ class UnknownOutcomeError(PeragoError):
     """A request was sent and it cannot be said whether it landed."""
 
     code = "PRG-503"
-    hint = "Compare the target branch with the staging branch, which was kept."
+    hint = "Compare the target branch with the staged commit, which was kept."
     exit_code = 5
 
 

@@ -25,6 +25,7 @@ from perago.protocol.workspace import BranchHead
 from perago.testing import InMemoryLake
 from perago.worker.report import task_log
 from support.memory_world import REPOSITORY, InMemoryWorld, raising, writes
+from support.workflows import fork, join, step
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 LEASE = 60.0
@@ -179,7 +180,7 @@ class DashboardWorld:
         open_ = any(task.status in {"SCHEDULED", "IN_PROGRESS"} for task in tasks)
         last = "RUNNING" if open_ else tasks[-1].status.removesuffix("_WITH_TERMINAL_ERROR")
         references = list(dict.fromkeys(task.logical.reference_name for task in tasks))
-        steps = [{"taskReferenceName": it, "name": it, "type": "SIMPLE"} for it in references]
+        steps = [step(it) for it in references]
         self.conductor.workflows[workflow_id] = WorkflowView(
             workflow_id=workflow_id,
             name=name,
@@ -266,21 +267,13 @@ def busy() -> DashboardWorld:
 
 FORKED = {
     "tasks": [
-        {"taskReferenceName": "extract", "name": "extract", "type": "SIMPLE"},
-        {
-            "taskReferenceName": "fork",
-            "name": "fork",
-            "type": "FORK_JOIN",
-            "forkTasks": [
-                [
-                    {"taskReferenceName": "clean_orders", "name": "clean", "type": "SIMPLE"},
-                    {"taskReferenceName": "step", "name": "join_orders", "type": "SIMPLE"},
-                ],
-                [{"taskReferenceName": "clean_people", "name": "clean", "type": "SIMPLE"}],
-            ],
-        },
-        {"taskReferenceName": "join", "name": "join", "type": "JOIN"},
-        {"taskReferenceName": "publish_report", "name": "report", "type": "SIMPLE"},
+        step("extract"),
+        fork(
+            [step("clean_orders", name="clean"), step("step", name="join_orders")],
+            [step("clean_people", name="clean")],
+        ),
+        join("step", "clean_people"),
+        step("publish_report", name="report"),
     ]
 }
 

@@ -247,3 +247,36 @@ def test_every_section_cited_anywhere_exists_in_the_protocol() -> None:
                 wrong.append(f"{file.relative_to(ROOT)}: section {number}")
     assert wrong == []
     assert cited > 10
+
+
+# Prose says who: a worker, the server, a person, no other attempt.
+_RIDDLES = re.compile(
+    r"\b(?:who(?:so|m)?ever|(?:some|any|every|no)body|(?:some|any|every)one|no[ -]one)\b",
+    re.IGNORECASE,
+)
+
+
+def test_no_text_leaves_open_who_does_something() -> None:
+    prose = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+    files = {
+        *(ROOT / name for name in prose),
+        *(
+            file
+            for folder in ("src", "docs")
+            for file in (ROOT / folder).rglob("*")
+            if file.suffix in {".py", ".md", ".html", ".js"}
+        ),
+    }
+    assert len(files) > 200
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {riddle.group()}"
+        for file in sorted(files)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
+        for riddle in _RIDDLES.finditer(line)
+    ]
+    assert found == []
+
+
+def test_the_rule_about_prose_finds_what_it_is_about() -> None:
+    text = "Whoever asks, nobody answers: someone is no one, but the body of a task is known."
+    assert _RIDDLES.findall(text) == ["Whoever", "nobody", "someone", "no one"]

@@ -257,5 +257,11 @@ def record_keys() -> list[str]:
     return [f"perago.{name}" for name in fields_of(kinds[0])] + sorted(keys)
 
 
+def test_the_example_of_doctor_counts_the_settings() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    (given, left) = re.findall(r"settings: (\d+) from environment, (\d+) from default", page)[0]
+    assert int(given) + int(left) == len(Settings.model_fields)
+
+
 def test_the_page_lists_every_key_of_the_record() -> None:
     assert names("The record on commits") == record_keys()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from support.durations import BUDGET_SECONDS, MAY_BE_LONG, over_budget
 from support.scheduling import TOGETHER, group_of
 
 TESTS = Path(__file__).parents[1]
@@ -59,6 +62,56 @@ def test_no_helper_is_a_test() -> None:
     assert [path for path in SUPPORT.rglob("*.py") if path.name.startswith("test_")] == []
 
 
+# A step's field, which only the builder of workflows writes. Besides: an answer of Conductor as
+# its API gives it, and a program that must know nothing of the suite.
+STEP_FIELD = "taskReferenceName"
+WITHOUT_BUILDER = {"unit/adapters/test_inspection.py", "support/stack_client.py"}
+
+
+def writes_a_step(tree: ast.AST) -> bool:
+    """Whether a dict with the field is written, or the field is given to a call or set."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Dict(keys=keys):
+                written: list[ast.expr | None] = keys
+            case ast.Subscript(slice=key, ctx=ast.Store()):
+                written = [key]
+            case ast.keyword(arg=arg) if arg == STEP_FIELD:
+                return True
+            case _:
+                continue
+        if any(isinstance(key, ast.Constant) and key.value == STEP_FIELD for key in written):
+            return True
+    return False
+
+
+def trees_with(word: str) -> Iterator[tuple[Path, ast.AST]]:
+    """The modules in which a word occurs, parsed; to parse all of them takes seconds."""
+    for module in MODULES:
+        source = (TESTS / module).read_text(encoding="utf-8")
+        if word in source:
+            yield module, ast.parse(source)
+
+
+def test_every_workflow_is_built_by_one_module() -> None:
+    writing = {str(module) for module, tree in trees_with(STEP_FIELD) if writes_a_step(tree)}
+    assert writing == {"support/workflows.py", *WITHOUT_BUILDER}
+
+
+@pytest.mark.parametrize(
+    ("source", "writes"),
+    [
+        (f'step = {{"name": "a", "{STEP_FIELD}": "a"}}', True),
+        (f'step["{STEP_FIELD}"] = "a"', True),
+        (f'dict({STEP_FIELD}="a")', True),
+        (f'found = step["{STEP_FIELD}"]', False),
+        (f'text = "needs {STEP_FIELD}"', False),
+    ],
+)
+def test_a_step_that_is_written_by_hand_is_seen(source: str, writes: bool) -> None:
+    assert writes_a_step(ast.parse(source)) is writes
+
+
 def test_tests_that_must_be_alone_are_where_make_looks_for_them() -> None:
     mark = "pytest.mark." + "alone"
     marked = {path.parts[0] for path in MODULES if mark in (TESTS / path).read_text("utf-8")}
@@ -76,3 +129,50 @@ def test_every_group_of_tests_that_stay_together_has_some() -> None:
     assert {group_of(each) for each in ids} == {None, *TOGETHER}
     on_a_cluster = "tests/integration/spark_tasks/test_publish_table.py::test_a[changed-cluster]"
     assert group_of(on_a_cluster) == "cluster"
+
+
+def reported(
+    name: str, seconds: float, *marks: str, when: Literal["setup", "call"] = "call"
+) -> pytest.TestReport:
+    keywords: dict[str, Literal[1]] = dict.fromkeys((name, "tests", *marks), 1)
+    place = (f"tests/{name}.py", 1, name)
+    return pytest.TestReport(name, place, keywords, "passed", None, when, duration=seconds)
+
+
+def test_a_long_test_is_listed_unless_a_mark_says_why_it_is_long() -> None:
+    long = BUDGET_SECONDS + 1
+    reports = [
+        reported("test_quick", BUDGET_SECONDS),
+        reported("test_long", long, "servers"),
+        reported("test_longer", long + 5),
+        reported("test_with_servers", long, when="setup"),
+        *(reported(f"test_{mark}", long, mark) for mark in MAY_BE_LONG),
+        pytest.PytestWarning("no test"),
+    ]
+    assert over_budget(reports) == [(long + 5, "test_longer"), (long, "test_long")]
+
+
+def test_an_only_proof_says_of_what() -> None:
+    """A mark without a reason says no more than none."""
+    mark = "pytest.mark.only_proof"
+    for module, tree in trees_with(mark):
+        given = [
+            node.args
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == mark
+        ]
+        bare = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        assert len(given) == sum(ast.unparse(node) == mark for node in bare), module
+        assert all(len(args) == 1 and ast.literal_eval(args[0]) for args in given), module
+
+
+def test_every_marker_has_one_text_in_the_page_and_in_the_project() -> None:
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text("utf-8"))
+    texts = dict(
+        each.split(": ", 1) for each in project["tool"]["pytest"]["ini_options"]["markers"]
+    )
+    page = (TESTS.parent / "docs" / "testing.md").read_text("utf-8")
+    for marker in ("slow", "soak"):
+        assert f"| `{marker}` | {texts[marker]} |" in page
+    for marker in texts:
+        assert f"`{marker.partition('(')[0]}" in page

@@ -1,6 +1,6 @@
 """What a shell offers after TAB for ``MODULE[:task]``: the modules of this folder, and their tasks.
 
-Modules are read as text and not imported: nobody expects a key to run code.
+Modules are read as text and not imported: a press of TAB must run no code of the project.
 """
 
 from __future__ import annotations

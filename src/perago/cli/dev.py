@@ -161,7 +161,7 @@ def _interrupt_on_termination() -> None:
     """Let SIGTERM and a closed terminal take the same orderly way out as Ctrl-C."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     # Under nohup it is ignored on purpose. SIGINT is ignored as well in a script's background
-    # job, but there by default: whoever sends it to this process means it.
+    # job, but there by default: a SIGINT that is sent to this process is meant for it.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
 

@@ -38,7 +38,7 @@ def gc(
         closing(LakeFSGarbage(connections[0])) as lake,
         closing(ConductorAttempts(connections[1])) as attempts,
     ):
-        # The whole survey comes first: whoever cannot ask about one attempt deletes nothing.
+        # All attempts are read before anything is deleted.
         found = list(survey(lake, attempts, repository or [], datetime.now(UTC)))
         items = [entry for entry in found if isinstance(entry, GarbageItem)]
         unread = [entry for entry in found if isinstance(entry, UnreadRepository)]

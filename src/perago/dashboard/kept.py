@@ -34,7 +34,7 @@ class RecentValues(Generic[Key, Value]):
 
 
 class CachedValue(Generic[Value]):
-    """A value that is read at most once in a while, whoever asks."""
+    """A value that is read at most once in a number of seconds, for all requests together."""
 
     def __init__(self, read: Callable[[], Value], seconds: float) -> None:
         self._read = read

@@ -25,7 +25,7 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A template with its values. ``is_live``: it may change while somebody looks at it."""
+    """A template with its values. ``is_live``: it may change while it is open in a browser."""
 
     template: str
     title: str

@@ -13,7 +13,7 @@ BOX_WIDTH = 200
 BOX_HEIGHT = 52
 _GAP = 28
 _MARGIN = 6
-# A definition may be of any size; a graph that nobody can read need not be drawn.
+# A definition may be of any size; a graph that is too large to read is not drawn.
 MOST_BOXES = 200
 _DEEPEST = 20
 _LONGEST_NAME = 24

@@ -1,6 +1,6 @@
 """Presigned addresses of objects, asked of LakeFS: of one object, or of many in one request.
 
-An address is a secret: whoever has it can read or write one object until it expires.
+An address is a secret: any client that has it can read or write one object until it expires.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ReadAddresses:
     The objects of a commit are mostly read in the order of their keys. So LakeFS is asked for the
     addresses of the following ones too, before they are needed, and for the more of them the more
     of the last were used: for thousands of small objects one request in a thousand is for
-    addresses, and a few objects here and there cost LakeFS few signatures that nobody uses.
+    addresses, and a few objects here and there cost LakeFS few signatures that are not used.
     """
 
     def __init__(self, api: LakeFSApi, retrier: Callable[[], Retrying]) -> None:
@@ -179,7 +179,7 @@ class ReadAddresses:
 
 
 def just_before(key: str) -> str:
-    """Return a text that sorts before a key, with nothing between them that anybody has for a key.
+    """Return a text that sorts before a key, with no likely key between them.
 
     LakeFS lists what comes after a text.
     """

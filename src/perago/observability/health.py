@@ -39,8 +39,8 @@ HealthReply = tuple[HTTPStatus, str, bytes]
 class HealthServer:
     """Serves while its context is open; leaving it joins the thread.
 
-    ``explicit`` says that somebody asked for this very address: that it cannot be had is then an
-    error. A default address that is taken, by a second worker for instance, is only logged.
+    ``explicit`` says that the address is from a setting or an option: that it cannot be had is
+    then an error. A default address that is taken, by a second worker for instance, is only logged.
     """
 
     def __init__(

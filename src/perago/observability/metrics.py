@@ -31,7 +31,7 @@ PUBLISH_BUCKETS = (
     *(10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0),
 )
 _PHASE_BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
-# A publication whose outcome nobody knows took at least its timeout: leaving it out would make
+# A publication whose outcome is unknown took at least its timeout: leaving it out would make
 # publishing look faster than it is.
 UNKNOWN = "unknown"
 _FENCES = {

@@ -14,7 +14,7 @@ from perago.signals import STOP_SIGNALS
 class Interrupts:
     """Raises ``KeyboardInterrupt`` for a signal while the run may be broken off.
 
-    A merge whose reply nobody waits for has an unknown outcome, so from the beginning of the
+    A merge whose reply is not waited for has an unknown outcome, so from the beginning of the
     publish phase on the run goes to its end, which its timeouts bound. Cleaning up after a first
     signal is not broken off by a second one.
     """

@@ -58,7 +58,7 @@ _CHECKSUM = ".*.crc"
 
 @dataclass(frozen=True, slots=True)
 class AlwaysCurrent:
-    """Stands for Conductor where there is none: nobody else can be given this attempt."""
+    """Stands for Conductor where there is none: no other worker can be given this attempt."""
 
     claim: Claim
 

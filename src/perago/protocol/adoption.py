@@ -45,8 +45,8 @@ def find_adoptable(
     )
     if not fits or not _published_by_predecessor(record, attempts, attempt):
         return None
-    # A rerun of a retry keeps its place in the chain. It is asked for to do the work again, and
-    # only the workflow shows that somebody asked.
+    # A rerun of a retry keeps its place in the chain. A person asks for it to do the work again,
+    # and only the workflow shows that it was asked for.
     if attempts.has_ended_before(attempt.workflow_instance_id):
         return None
     try:

@@ -80,7 +80,7 @@ def build_workspace_publication_plan(
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The time for which Conductor will give this attempt to nobody else."""
+    """The time for which Conductor gives this attempt to no other worker."""
 
     clock: Clock
     expires_at: float

@@ -18,7 +18,7 @@ _MAX_HINT = 1000
 _MAX_TRACE = 20_000
 _DISK = (
     "Free space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache "
-    "clear` (PERAGO_OBJECT_CACHE) remove what nobody needs."
+    "clear` (PERAGO_OBJECT_CACHE) remove what is no longer needed."
 )
 _FILES = "Raise the limit of open files (ulimit -n), or lower PERAGO_TRANSFER_THREADS."
 _BROKEN = "Look at the machine's disk: it cannot be written."

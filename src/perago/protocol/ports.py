@@ -111,7 +111,7 @@ class AttemptSnapshot:
     worker_id: str | None
     response_timeout_seconds: float = 0.0
     retried_task_id: str | None = None
-    # Why the attempt did not complete, in the words of whoever ended it.
+    # Why the attempt did not complete, as the worker, Conductor or a person wrote it.
     reason: str | None = None
 
 

@@ -220,7 +220,7 @@ class Steps:
         """Give the block the execution's licence, and delete its branch at the end.
 
         Its name is unique to the execution, so deleting is right even when creating it failed.
-        It is kept when it is evidence of an unknown outcome.
+        It is kept when it is evidence of an unknown outcome or of a mixed publication.
         """
         branch = StagingBranch(pinned.workspace.repository, self.execution.staging_branch_name)
         licence = Licence(self.storage.lake, branch, pinned.workspace.ref)

@@ -242,7 +242,7 @@ class ConnectServer(Server):
             # The attempts share the server: a short one does not wait for a long one.
             "spark.scheduler.mode": "FAIR",
             "spark.ui.enabled": "false",
-            # The UI asks nobody who they are: it is for looking.
+            # The UI authenticates no user, so it only shows.
             "spark.ui.killEnabled": "false",
             **settings.events(),
             "spark.local.dir": str(scratch),

@@ -153,7 +153,7 @@ class CommandFilter:
         self._run(f"USE {self._database}")
 
     def _run(self, statement: str) -> None:
-        """Run a statement of Perago's own, which nobody judges."""
+        """Run a statement of Perago's own, which the watch does not check."""
         from pyspark.sql.connect.plan import SQL
 
         self._send(SQL(statement, [], {}, []).command(self._session.client))

@@ -133,9 +133,9 @@ class ManagedRuntime:
         self._ui: str | None = None
         self._failures = 0
         self._failure: PeragoError | None = None
-        # Who uses the server or waits for it, and since when there has been nobody.
+        # The executions that use the server or wait for it, and since when there has been none.
         self._users: set[str] = set()
-        # Who has the address of the server that runs, and whose server died.
+        # The executions that have the address of the server that runs, and those whose server died.
         self._holders: set[str] = set()
         self._lost: dict[str, SparkServerDiedError] = {}
         self._idle_since = 0.0
@@ -211,7 +211,7 @@ class ManagedRuntime:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _is_wanted(self) -> bool:
-        """Wait until somebody needs the server; False when the worker closes."""
+        """Wait until an execution needs the server; False when the worker closes."""
         with self._changed:
             while not self._users and not self._closing.is_set():
                 self._changed.wait(_TICK_SECONDS)
@@ -254,7 +254,7 @@ class ManagedRuntime:
             ) from error
 
     def _retire(self) -> bool:
-        """Whether the server was idle for long enough; then nobody gets its address any more."""
+        """Whether the server was idle for long enough; then its address is given out no more."""
         with self._changed:
             idle = time.monotonic() - self._idle_since
             if self._users or not self._idle_seconds or idle < self._idle_seconds:

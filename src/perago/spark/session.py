@@ -141,7 +141,7 @@ def is_gone(session: Any) -> bool:
 def end_session(session: Any) -> None:
     """End the operations of a session, free what it cached and close it; never raises."""
     if is_gone(session):
-        # Not close(), which waits for requests that nobody answers.
+        # Not close(), which waits for requests that no server answers.
         session.client._channel.close()
         forget(session)
         return
@@ -156,8 +156,8 @@ def forget(session: Any) -> None:
     """Let go of a session that is over.
 
     The client's close, which garbage collection calls, does nothing then, and pyspark does not
-    give the session to whoever asks for the active one. Nor does the client stay until the process
-    ends, and ask its server for something then, which takes minutes if the server is gone.
+    give the session to code that asks for the active one. Nor does the client stay until the
+    process ends, and ask its server for something then, which takes minutes if the server is gone.
     """
     from pyspark.sql.connect.session import SparkSession
 
@@ -210,8 +210,8 @@ def interrupt(remote: str, execution_id: str, *, alone: bool = False) -> int:
     """End the operations of an execution's session and release it; return how many ran.
 
     A session that does not exist any more counts as ended. ``alone`` says that no other session
-    uses the server: then everything that is cached there is freed, because nobody knows any more
-    what this session cached.
+    uses the server: then everything that is cached there is freed, because it is not
+    known any more what this session cached.
     """
     from pyspark.errors.exceptions.connect import SparkConnectException
 

@@ -1,7 +1,7 @@
 """Tell a body about its attempt: ``perago.context()``.
 
 The function of a task stays a plain function. Called directly, as a test does, it gets a context of
-no attempt: nothing stops it, and its progress is told to nobody.
+no attempt: nothing stops it, and its progress is reported nowhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AttemptState:
     stopped: bool = False
 
 
-def _told_to_nobody(_done: float, _total: float | None) -> None:
+def _not_reported(_done: float, _total: float | None) -> None:
     pass
 
 
@@ -43,7 +43,7 @@ class TaskContext:
     # 1 for the first try of a step, 2 for its first retry.
     attempt_number: int = 1
     _ask: Callable[[], AttemptState] = field(default=AttemptState, repr=False)
-    _tell: Callable[[float, float | None], None] = field(default=_told_to_nobody, repr=False)
+    _tell: Callable[[float, float | None], None] = field(default=_not_reported, repr=False)
     _told_at: float | None = field(default=None, repr=False)
     _pause: float = field(default=_SHORTEST_PAUSE, repr=False)
 
@@ -75,7 +75,7 @@ class TaskContext:
 
     def close(self) -> None:
         """Detach from the attempt, which is over: a thread that was left behind tells nothing."""
-        self._tell = _told_to_nobody
+        self._tell = _not_reported
         self._ask = lambda: AttemptState(seconds_left=0.0, stopped=True)
 
 

@@ -1,8 +1,8 @@
 """The object cache: contents that this host has downloaded or uploaded, kept on its disk.
 
 An entry is a content that is found by its size and digest: a small one in a pack
-(:mod:`perago.transfer.cache_packs`), a large one in a file that is named after them. Whoever takes
-one computes the digest again, so nothing else has to hold for safety: an entry that is torn by a
+(:mod:`perago.transfer.cache_packs`), a large one in a file that is named after them. A reader
+computes the digest again, so nothing else has to hold for safety: an entry that is torn by a
 crash or changed by a program is a miss, and is removed. A workspace gets a copy or a clone of an
 entry, never the file itself.
 

@@ -215,7 +215,7 @@ class WorkerContext:
             _log.warning("staging_cleanup_failed", reason=str(error))
 
     def _log_loss(self, action: str, error: Exception, **details: str) -> None:
-        """Something did not reach Conductor: the log is its last home, the exit code its flag."""
+        """Log what did not reach Conductor, and let the worker end with exit code 1."""
         self.lost.set()
         _log.error(action, reason=describe(error), **details)
 

@@ -23,7 +23,7 @@ _START_SECONDS = 120.0
 # A warden that was asked to end kills, reaps and ends; it has ten seconds for that.
 _END_SECONDS = 15.0
 # The line closes a moment before everything is gone.
-_LAST_BREATH_SECONDS = 5.0
+_CLOSING_SECONDS = 5.0
 _TICK_SECONDS = 0.1
 _LONGEST_PAUSE = 30.0
 _log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class ExecutorProcess:
     def reap(self) -> str:
         """The line closed: wait until everything is gone, and say how the executor ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._warden.wait(_LAST_BREATH_SECONDS)
+            self._warden.wait(_CLOSING_SECONDS)
         code = self._warden.poll()
         self.kill()
         return describe_exit(code) if code is not None else "stopped answering"
@@ -144,7 +144,7 @@ class LiveExecutor:
     def find(self) -> ExecutorProcess | None:
         """The process if it lives, else a new one; None if it has none and the worker drains."""
         if self._process is not None and not self._process.is_alive():
-            _log.error("executor_died_idle", slot=self._slot, how=self.bury(self._process))
+            _log.error("executor_died_idle", slot=self._slot, how=self.note_death(self._process))
         return self._process or self._start()
 
     def end(self) -> None:
@@ -153,7 +153,7 @@ class LiveExecutor:
         if process is not None:
             process.kill()
 
-    def bury(self, process: ExecutorProcess) -> str:
+    def note_death(self, process: ExecutorProcess) -> str:
         """Count a death, and say how the process ended."""
         self._process = None
         self._deaths += 1

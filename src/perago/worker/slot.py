@@ -223,7 +223,7 @@ class Slot:
         self, executor: ExecutorProcess, running: RunningAttempt, delivery: Delivery
     ) -> Outcome:
         running.heartbeat.begin()  # what follows may take seconds
-        how = self._executor.bury(executor)
+        how = self._executor.note_death(executor)
         self._clear(running, delivery)
         return failure_of(ExecutorDiedError(f"the executor {how} during {running.phase}"))
 

@@ -10,6 +10,7 @@ from lakefs_sdk.client import LakeFSClient
 
 from support.command_line import Ended, run_perago
 from support.workers import TASK_MODULES
+from support.workflows import simple_task
 
 pytestmark = pytest.mark.servers
 DOCTOR = "`perago doctor` checks the settings, the servers and this machine."
@@ -111,12 +112,8 @@ def test_a_repository_and_a_branch_that_do_not_exist(
 def run_workflow(
     folder: Path, settings: dict[str, str], repository: str, branch: str, ref: str
 ) -> Ended:
-    step = {
-        "name": "clean",
-        "taskReferenceName": "clean",
-        "type": "SIMPLE",
-        "inputParameters": {"workspace": "${workflow.input.workspace}", "params": {}},
-    }
+    inputs = {"workspace": "${workflow.input.workspace}", "params": {}}
+    step = simple_task("clean", inputs, reference="clean")
     workflow = {"name": "wf", "ownerEmail": "data@example.com", "tasks": [step]}
     (folder / "workflow.json").write_text(json.dumps(workflow))
     workspace = {"repository": repository, "branch": branch, "ref_type": "commit", "ref": ref}

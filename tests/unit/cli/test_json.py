@@ -15,6 +15,7 @@ import typer
 from perago import cli
 from perago.cli import app, output
 from support.command_line import run_perago
+from support.workflows import simple_task
 
 TASKS = """\
 from pydantic import BaseModel
@@ -39,14 +40,7 @@ def double(params: Params) -> Result:
 WORKFLOW = {
     "name": "wf",
     "ownerEmail": "data@example.com",
-    "tasks": [
-        {
-            "name": "double",
-            "taskReferenceName": "double",
-            "type": "SIMPLE",
-            "inputParameters": {"params": {"n": 1}},
-        }
-    ],
+    "tasks": [simple_task("double", {"params": {"n": 1}}, reference="double")],
 }
 
 

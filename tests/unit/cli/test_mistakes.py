@@ -24,7 +24,7 @@ from perago.observability.health import HealthServer
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import bare_reason, failure_of, told_hint, told_reason
 from perago.settings import Address
-from support import dashboard_world
+from support import dashboard_world, workflows
 from support.command_line import Ended, run_code, run_perago
 
 TASKS = """\
@@ -462,7 +462,7 @@ def test_the_disk_is_full_where_a_command_writes(folder: Path) -> None:
 
 FREE_SPACE = (
     "Free space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache "
-    "clear` (PERAGO_OBJECT_CACHE) remove what nobody needs."
+    "clear` (PERAGO_OBJECT_CACHE) remove what is no longer needed."
 )
 RUN_WITH_A_FULL_STDOUT = """
 import os, sys
@@ -477,12 +477,8 @@ cli.main()
 
 
 def step(name: str, workspace: str, **params: Any) -> dict[str, Any]:
-    return {
-        "name": "clean",
-        "taskReferenceName": name,
-        "type": "SIMPLE",
-        "inputParameters": {"workspace": workspace, "params": params},
-    }
+    inputs = {"workspace": workspace, "params": params}
+    return workflows.simple_task("clean", inputs, reference=name)
 
 
 def check_workflow(folder: Path, *tasks: dict[str, Any]) -> list[str]:
@@ -505,19 +501,8 @@ def test_a_step_that_takes_the_wrong_workspace(folder: Path) -> None:
 
 def test_parallel_writers(folder: Path) -> None:
     start = "${workflow.input.workspace}"
-    fork = {
-        "name": "fork",
-        "taskReferenceName": "fork",
-        "type": "FORK_JOIN",
-        "forkTasks": [[step("one", start)], [step("two", start)]],
-    }
-    join = {
-        "name": "join",
-        "taskReferenceName": "join",
-        "type": "JOIN",
-        "joinOn": ["one", "two"],
-    }
-    assert check_workflow(folder, fork, join) == [
+    both = workflows.in_parallel([step("one", start), step("two", start)])
+    assert check_workflow(folder, *both) == [
         "error: step 'fork': steps 'one' and 'two' publish to the same branch at the same time, so "
         "that all but one fail with PRG-502: run them one after the other, or give each a branch "
         "of its own",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.command_line import run_perago
+from support.workflows import simple_task
 
 MODULE = """
 from pathlib import Path
@@ -26,12 +27,7 @@ def report(workspace: Path, params: Params) -> Result: ...
 
 
 def step(name: str, workspace: str, **params: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "taskReferenceName": name,
-        "type": "SIMPLE",
-        "inputParameters": {"workspace": workspace, "params": params},
-    }
+    return simple_task(name, {"workspace": workspace, "params": params}, reference=name)
 
 
 @pytest.fixture

@@ -19,10 +19,7 @@ from perago.operations.attempts import Phase
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import LogicalTask
 from support.dashboard_world import FORKED, NOW
-
-
-def step(name: str, kind: str = "SIMPLE", **more: Any) -> dict[str, Any]:
-    return {"taskReferenceName": name, "name": name, "type": kind, **more}
+from support.workflows import loop, step, switch
 
 
 def workflow(tasks: Any, *attempts: TaskView) -> WorkflowView:
@@ -78,9 +75,9 @@ def test_branches_of_a_fork_are_side_by_side_and_lead_to_the_join() -> None:
 
 
 def test_cases_of_a_switch_and_the_body_of_a_loop_are_drawn() -> None:
-    switch = step("s", "SWITCH", decisionCases={"x": [step("x")]}, defaultCase=[step("d")])
-    loop = step("l", "DO_WHILE", loopOver=[step("again")])
-    graph = draw(workflow([switch, loop], attempt("again__2", iteration=2)))
+    choice = switch({"x": [step("x")]}, [step("d")], reference="s")
+    again = loop(step("again"), reference="l")
+    graph = draw(workflow([choice, again], attempt("again__2", iteration=2)))
     assert set(named(graph)) == {"s", "x", "d", "l", "again"}
     assert named(graph)["again"].status == "COMPLETED"
 
@@ -96,7 +93,7 @@ def test_a_huge_and_a_deep_definition_are_cut() -> None:
     assert (len(graph.boxes), graph.cut) == (MOST_BOXES, True)
     nested: list[Any] = [step("bottom")]
     for number in range(300):
-        nested = [step(f"loop{number}", "DO_WHILE", loopOver=nested)]
+        nested = [loop(*nested, reference=f"loop{number}")]
     assert "bottom" not in named(draw(workflow(nested)))
 
 

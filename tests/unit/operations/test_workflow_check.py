@@ -16,6 +16,8 @@ from perago.operations.workflow_check import check_workflow
 from perago.operations.workflow_file import WorkflowFile
 from perago.tasks.definition import TaskDefinition, definition_of
 from perago.tasks.discover import load_tasks
+from support import workflows
+from support.workflows import fork, join, loop, simple_task, switch, terminate
 
 Json = dict[str, Any]
 INPUT = "${workflow.input.workspace}"
@@ -63,43 +65,11 @@ def step(reference: str, name: str = "write", workspace: Any = INPUT, **params: 
     inputs = {"workspace": workspace, "params": params}
     if name == "plain":
         del inputs["workspace"]
-    return {
-        "name": name,
-        "taskReferenceName": reference,
-        "type": "SIMPLE",
-        "inputParameters": inputs,
-    }
+    return simple_task(name, inputs, reference=reference)
 
 
 def after(reference: str) -> str:
     return f"${{{reference}.output.workspace}}"
-
-
-def fork(*branches: list[Json], reference: str = "fork") -> Json:
-    kind = {"name": "fork", "taskReferenceName": reference, "type": "FORK_JOIN"}
-    return {**kind, "forkTasks": list(branches)}
-
-
-def join(*references: str) -> Json:
-    return {
-        "name": "join",
-        "taskReferenceName": "join",
-        "type": "JOIN",
-        "joinOn": list(references),
-    }
-
-
-def switch(cases: dict[str, list[Json]], default: list[Json] | None = None) -> Json:
-    kind = {"name": "switch", "taskReferenceName": "switch", "type": "SWITCH"}
-    return {**kind, "decisionCases": cases, "defaultCase": default or []}
-
-
-def loop(*steps: Json) -> Json:
-    kind = {"name": "loop", "taskReferenceName": "loop", "type": "DO_WHILE"}
-    return {**kind, "loopOver": list(steps)}
-
-
-TERMINATE = {"name": "end", "taskReferenceName": "end", "type": "TERMINATE"}
 
 
 def found(*steps: Any, tasks: list[TaskDefinition] | None = TASKS, **more: Any) -> list[str]:
@@ -127,7 +97,7 @@ def found(*steps: Any, tasks: list[TaskDefinition] | None = TASKS, **more: Any) 
         # A case that ends the workflow does not come back.
         [
             step("a"),
-            switch({"bad": [step("b", workspace=after("a")), TERMINATE]}),
+            switch({"bad": [step("b", workspace=after("a")), terminate()]}),
             step("c", workspace=after("a")),
         ],
         [step("a", "open", misspelt=1, anything="${workflow.input.x}")],
@@ -332,20 +302,16 @@ def test_the_inputs_beside_the_workspace_are_looked_at_too() -> None:
 
 
 def test_what_cannot_be_followed_is_said() -> None:
-    sub = {"name": "s", "taskReferenceName": "s", "type": "SUB_WORKFLOW"}
-    assert found(sub) == ["warning: step 's': what a SUB_WORKFLOW runs is not looked into"]
+    assert found(workflows.step("s", "SUB_WORKFLOW")) == [
+        "warning: step 's': what a SUB_WORKFLOW runs is not looked into"
+    ]
     assert found(step("a", workspace="${workflow.variables.w}")) == [
         "warning: step 'a': where ${workflow.variables.w} comes from is not followed"
     ]
 
 
 def test_a_task_of_another_kind_of_worker_is_no_error() -> None:
-    other = {
-        "name": "mail",
-        "taskReferenceName": "m",
-        "type": "SIMPLE",
-        "inputParameters": {"to": "x"},
-    }
+    other = simple_task("mail", {"to": "x"}, reference="m")
     assert found(other) == ["warning: step 'm': no given module has a task 'mail'"]
     assert found(other, tasks=None) == []
 

@@ -22,19 +22,15 @@ from perago.errors import (
 from perago.operations import workflow_follow, workflow_run
 from perago.operations.workflow_file import WorkflowFile, read_workflow, worker_tasks
 from perago.testing import InMemoryLake, ManualClock
+from support import workflows
 
 WORKSPACE = {"repository": "repo", "branch": "main", "ref_type": "commit", "ref": "a" * 64}
 
 
 def workflow(*inputs: str, **more: Any) -> WorkflowFile:
     params = {name: f"${{workflow.input.{name}}}" for name in inputs}
-    step = {
-        "name": "task",
-        "taskReferenceName": "step",
-        "type": "SIMPLE",
-        "inputParameters": params,
-    }
-    return WorkflowFile("wf", 1, {"name": "wf", "tasks": [step], **more})
+    steps = [workflows.simple_task("task", params)]
+    return WorkflowFile("wf", 1, {"name": "wf", "tasks": steps, **more})
 
 
 # The file
@@ -60,15 +56,13 @@ def test_a_file_that_is_no_workflow_is_refused(tmp_path: Path, text: str, says: 
 
 
 def test_the_tasks_of_workers_are_found_at_any_depth() -> None:
-    def simple(name: str) -> dict[str, Any]:
-        return {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
-
+    step = workflows.step
     tasks = [
-        simple("a"),
-        {"name": "f", "type": "FORK_JOIN", "forkTasks": [[simple("b")], [simple("a")]]},
-        {"name": "s", "type": "SWITCH", "decisionCases": {"x": [simple("c")]}},
-        {"name": "l", "type": "DO_WHILE", "loopOver": [simple("d")]},
-        {"name": "http", "taskReferenceName": "h", "type": "HTTP"},
+        step("a"),
+        workflows.fork([step("b")], [step("a")]),
+        workflows.switch({"x": [step("c")]}),
+        workflows.loop(step("d")),
+        step("h", "HTTP", name="http"),
     ]
     assert sorted(worker_tasks(tasks)) == ["a", "b", "c", "d"]
 
@@ -83,20 +77,18 @@ def test_the_pinned_workspace_becomes_part_of_the_input() -> None:
 
 def test_workspaces_without_a_ref_are_pinned_where_steps_take_them_and_nowhere_else() -> None:
     steps = [
-        {
-            "name": "join",
-            "taskReferenceName": "join",
-            "inputParameters": {
+        workflows.step(
+            "join",
+            inputParameters={
                 "workspace": "${workflow.input.workspace}",
                 "inputs": {"dims": "${workflow.input.inputs.dims}"},
                 "params": "${workflow.input.params}",
             },
-        },
-        {
-            "name": "more",
-            "taskReferenceName": "more",
-            "inputParameters": {"inputs": "${workflow.input.all}", "workspace": "${join.output.w}"},
-        },
+        ),
+        workflows.step(
+            "more",
+            inputParameters={"inputs": "${workflow.input.all}", "workspace": "${join.output.w}"},
+        ),
     ]
     defined = WorkflowFile("w", 1, {"name": "w", "tasks": steps})
 

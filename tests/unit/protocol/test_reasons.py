@@ -158,5 +158,5 @@ def test_a_disk_that_is_full(world: InMemoryWorld) -> None:
     assert reason(world, raising(full)) == (
         "MachineError: [Errno 28] No space left on device: '/var/lib/perago/x' [PRG-104] Try: Free "
         "space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache clear` "
-        "(PERAGO_OBJECT_CACHE) remove what nobody needs."
+        "(PERAGO_OBJECT_CACHE) remove what is no longer needed."
     )
