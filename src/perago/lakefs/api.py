@@ -69,6 +69,12 @@ class MergeMessage(Message):
     reference: _Id
 
 
+class MergeBaseMessage(Message):
+    source_commit_id: _Id
+    destination_commit_id: _Id
+    base_commit_id: _Id
+
+
 class ObjectMessage(Message):
     path: str
     path_type: Literal["object", "common_prefix"]
@@ -130,6 +136,7 @@ COMMIT = TypeAdapter(CommitMessage)
 REF = TypeAdapter(RefMessage)
 REPOSITORY = TypeAdapter(RepositoryMessage)
 MERGE = TypeAdapter(MergeMessage)
+MERGE_BASE = TypeAdapter(MergeBaseMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)
