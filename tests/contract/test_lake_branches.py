@@ -185,6 +185,24 @@ def test_branches_are_listed_by_the_beginning_of_their_names(lake: LakeUnderTest
     assert list(lake.lake.list_branches(lake.repository, "nothing-")) == []
 
 
+def test_a_commit_is_on_a_branch_when_it_is_its_head_or_before_it(lake: LakeUnderTest) -> None:
+    root = lake.head()
+    one = lake.put_and_commit("main", "a", b"1")
+    lake.branch("side", one)
+    aside = lake.put_and_commit("side", "b", b"1")
+    two = lake.put_and_commit("main", "c", b"1")
+    lake.lake.tag(lake.repository, "a-tag", two)
+
+    def is_on(branch: str, commit: str) -> bool:
+        return lake.lake.is_on_branch(lake.repository, branch, commit)
+
+    assert [is_on("main", it) for it in (root, one, two, aside)] == [True, True, True, False]
+    assert [is_on("side", it) for it in (root, one, two, aside)] == [True, True, False, True]
+    for branch, commit in (("main", MISSING), ("no-such-branch", one), ("a-tag", one), (two, one)):
+        with pytest.raises(NotFoundError):
+            is_on(branch, commit)
+
+
 def test_two_commits_are_the_same_when_they_hold_the_same_objects(lake: LakeUnderTest) -> None:
     one = lake.put_and_commit("main", "a", b"1")
     two = lake.put_and_commit("main", "a", b"2")

@@ -107,6 +107,10 @@ CONTROL: dict[str, Call] = {
     "get_head": Call(lambda lake: lake.get_head("repo", "main")),
     "log": Call(lambda lake: lake.log("repo", "main", 10)),
     "ancestry": Call(lambda lake: lake.ancestry("repo", ID, 10)),
+    "is_on_branch": Call(
+        lambda lake: lake.is_on_branch("repo", "main", "b" * 64),
+        good=(("GET /api/v1/repositories/repo/branches/main ", _REF),),
+    ),
     "has_uncommitted_changes": Call(lambda lake: lake.has_uncommitted_changes("repo", "main")),
     "changes_actions": Call(lambda lake: lake.changes_actions("repo", _COMMIT)),
     "has_fence": Call(lambda lake: lake.has_fence("repo", ID)),

@@ -69,6 +69,12 @@ class MergeMessage(LakeFSMessage):
     reference: _Id
 
 
+class MergeBaseMessage(LakeFSMessage):
+    source_commit_id: _Id
+    destination_commit_id: _Id
+    base_commit_id: _Id
+
+
 class ObjectMessage(LakeFSMessage):
     path: str
     path_type: Literal["object", "common_prefix"]
@@ -130,6 +136,7 @@ COMMIT = TypeAdapter(CommitMessage)
 REF = TypeAdapter(RefMessage)
 REPOSITORY = TypeAdapter(RepositoryMessage)
 MERGE = TypeAdapter(MergeMessage)
+MERGE_BASE = TypeAdapter(MergeBaseMessage)
 STAT = TypeAdapter(ObjectMessage)
 DELETION = TypeAdapter(DeletionMessage)
 USER = TypeAdapter(UserMessage)

@@ -19,6 +19,7 @@ from perago.lakefs.api import (
     COMMITS,
     CONFIG,
     MERGE,
+    MERGE_BASE,
     REF,
     REFS,
     RUNS,
@@ -102,6 +103,17 @@ class LakeFSControl:
         if not page.results or page.results[0].id != commit_id:
             raise BackendUnavailableError(f"LakeFS could not {what}: it begins with another")
         return [_as_commit(commit) for commit in page.results]
+
+    def is_on_branch(self, repository: str, branch: str, commit_id: str) -> bool:
+        what = f"look for commit {commit_id} on branch {branch!r} of {repository!r}"
+        # A branch by its own address: a name between refs may also be a tag or a commit.
+        head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
+        path = at_path("repositories", repository, "refs", head.commit_id, "merge", commit_id)
+        found = self._api.get(what, path, parsed(MERGE_BASE), retrier=_retrier())
+        compared = {found.source_commit_id, found.destination_commit_id}
+        if compared != {head.commit_id, commit_id}:
+            raise BackendUnavailableError(f"LakeFS could not {what}: it compared other commits")
+        return found.base_commit_id == commit_id
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         what = f"compare branch {branch!r} of {repository!r} with its HEAD"

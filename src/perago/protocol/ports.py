@@ -34,6 +34,13 @@ class Lake(Protocol):
         """A commit and those before it by first parents, newest first; at most ``amount``."""
         ...
 
+    def is_on_branch(self, repository: str, branch: str, commit_id: str) -> bool:
+        """Whether a commit is the HEAD of a branch or an ancestor of it, by any parents.
+
+        Raises ``NotFoundError`` when the branch or the commit is not there.
+        """
+        ...
+
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool: ...
     def changes_actions(self, repository: str, commit: Commit) -> bool:
         """Whether a commit changes ``_lakefs_actions/`` against its first parent."""

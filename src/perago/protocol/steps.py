@@ -52,6 +52,7 @@ from perago.protocol.workspace import (
     StagedWorkspace,
     StagingBranch,
     WorkspaceInput,
+    allows_every_branch,
     assert_allowed,
     describe_validation,
     parse_input,
@@ -122,6 +123,9 @@ class Steps:
         params = validate_params(self.job, given.params)
         for where, place in given.places():
             self._assert_exists(place, where)
+            # Where it publishes, the look at the target and the publish fence ask for more.
+            if self.spec.read_only or place is not space:
+                self._assert_on_branch(place, where)
         if not self.spec.read_only:
             self._look_at_target(space)
         hard = self.ports.policy.publish_fence == "hard" and not self.spec.read_only
@@ -140,6 +144,25 @@ class Steps:
             raise InputError(
                 f"{where}: no commit {space.ref} in repository {space.repository!r}"
             ) from error
+
+    def _assert_on_branch(self, space: WorkspaceInput, where: str) -> None:
+        """Refuse a commit of another branch, where this worker may not read every branch."""
+        if allows_every_branch(space.repository, self.ports.policy.allowed_workspaces):
+            return
+        try:
+            is_there = self.storage.lake.is_on_branch(space.repository, space.branch, space.ref)
+        except NotFoundError as error:
+            raise InputError(
+                f"{where}: no branch {space.branch!r} in repository {space.repository!r}"
+            ) from error
+        if not is_there:
+            raise InputError(
+                f"{where}: commit {space.ref} is not on branch {space.branch!r} of "
+                f"{space.repository!r}, and this worker reads only branches that it is allowed",
+                hint="Give the HEAD of the branch or a commit before it, or name the branch that "
+                "has the commit. To allow every commit of the repository, add "
+                f"{space.repository}/* to PERAGO_ALLOWED_WORKSPACES of this worker.",
+            )
 
     def _look_at_target(self, space: WorkspaceInput) -> None:
         """Fail before any work is done where the publish fence could not let it pass.

@@ -150,6 +150,15 @@ def assert_allowed(
     )
 
 
+def allows_every_branch(repository: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern allows every branch of a repository, and so every commit in it."""
+    split = (pattern.partition("/") for pattern in patterns)
+    return any(
+        branch.strip("*") == "" and branch and fnmatchcase(repository, it)
+        for it, _, branch in split
+    )
+
+
 def describe_validation(error: ValidationError, known: Sequence[str] = ()) -> str:
     """One line per problem, without echoing the values, which may be private.
 

@@ -96,6 +96,14 @@ class InMemoryLake:
 
         return self.faults.run("lake.ancestry", do)
 
+    def is_on_branch(self, repository: str, branch: str, commit_id: str) -> bool:
+        def do() -> bool:
+            repo = self.repository(repository)
+            head, found = repo.branch(branch).head, repo.commit(commit_id)
+            return repo.merge_base(head, found.id) == found.id
+
+        return self.faults.run("lake.is_on_branch", do)
+
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         return self.faults.run(
             "lake.has_uncommitted_changes", lambda: self.repository(repository).is_dirty(branch)

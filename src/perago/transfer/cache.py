@@ -1,10 +1,13 @@
 """The object cache: contents that this host has downloaded or uploaded, kept on its disk.
 
-An entry is a content that is found by its size and digest: a small one in a pack
+An entry is a content of one repository that is found by its size and digest: a small one in a pack
 (:mod:`perago.transfer.cache_packs`), a large one in a file that is named after them. A reader
 computes the digest again, so nothing else has to hold for safety: an entry that is torn by a
 crash or changed by a program is a miss, and is removed. A workspace gets a copy or a clone of an
 entry, never the file itself.
+
+LakeFS does not check the checksum of an object that a client links. So server and repository are
+part of an entry's key: who may write to one repository cannot take what is in another.
 
 A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
 an alias: its place in the object store names the digest that its content had when it was read.
@@ -43,6 +46,8 @@ from perago.transfer.scan import write_all
 _log = logging.getLogger(__name__)
 
 _ENTRIES, _ALIASES = "objects", "aliases"
+# How keys and files are written. A cache of another format is emptied: nothing in it is found.
+_FORMAT_FILE, _FORMAT = "format", "2"
 _COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
 # After an error of the disk nothing is added for so long.
 _REST_SECONDS = 60.0
@@ -61,12 +66,13 @@ class ObjectCache:
         """Describe a cache; ``prepare`` makes its folder.
 
         ``limit`` is in bytes, by default a share of the free disk; the cache shrinks when less
-        than ``min_free`` bytes are free. ``server`` names the LakeFS that aliases belong to.
+        than ``min_free`` bytes are free. ``server`` is the address of the LakeFS that entries and
+        aliases belong to.
         """
         self.folder = folder
         self.space = CacheSpace(folder, limit, min_free)
         self._packs = Packs(folder, self.space)
-        self._server = server
+        self._server = server.rstrip("/").lower()
         self._lock = threading.Lock()
         self._rests_until = 0.0
         self._can_clone = True
@@ -82,14 +88,26 @@ class ObjectCache:
             raise PermissionError("other users have rights on it; run chmod 700")
         for name in (PACKS, _ENTRIES, _ALIASES):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+        self._empty_unless_of_this_format()
+
+    def _empty_unless_of_this_format(self) -> None:
+        file = self.folder / _FORMAT_FILE
+        with suppress(FileNotFoundError, UnicodeDecodeError):
+            if file.read_text(encoding="ascii") == _FORMAT:
+                return
+        # If another process holds the lock for too long, what is old is evicted in time.
+        with suppress(TimeoutError):
+            self.clear()
+        file.touch(mode=0o600)
+        file.write_text(_FORMAT, encoding="ascii")
 
     def find(self, repository: str, remote: RemoteObject) -> CacheEntry | None:
         """Open the entry with an object's content; None if there is none."""
         entry = None
         if DIGEST.fullmatch(remote.checksum):
-            entry = self._find_entry(remote.checksum, remote.size)
+            entry = self._find_entry(repository, remote.checksum, remote.size)
         if entry is None and (digest := self._aliased(repository, remote)):
-            entry = self._find_entry(digest, remote.size)
+            entry = self._find_entry(repository, digest, remote.size)
         return entry
 
     def end_batch(self) -> None:
@@ -125,13 +143,13 @@ class ObjectCache:
         """Add an object that was read: its content, or the descriptor of a file that has it."""
 
         def add() -> None:
-            self._add(digest, remote.size, content)
+            self._add(repository, digest, remote.size, content)
             if digest != remote.checksum and remote.address and self.space.reserve(BLOCK):
                 self._write_alias(repository, remote, digest)
 
         self._attempt(add)
 
-    def add_file(self, source: Path, digest: str = "") -> None:
+    def add_file(self, repository: str, source: Path, digest: str = "") -> None:
         """Add a file that was uploaded, under its digest; without one, that is computed here."""
 
         def add() -> None:
@@ -139,9 +157,9 @@ class ObjectCache:
             try:
                 size = os.fstat(descriptor).st_size
                 if digest:
-                    self._add(digest, size, descriptor)
+                    self._add(repository, digest, size, descriptor)
                 else:
-                    self._add_hashed(descriptor, size)
+                    self._add_hashed(repository, descriptor, size)
             finally:
                 os.close(descriptor)
 
@@ -157,10 +175,11 @@ class ObjectCache:
             self._can_clone = False
         return self._can_clone
 
-    def _find_entry(self, digest: str, size: int) -> CacheEntry | None:
+    def _find_entry(self, repository: str, digest: str, size: int) -> CacheEntry | None:
+        key = self._key(repository, digest)
         if size <= LARGEST_PACKED:
-            return self._packs.find(digest, size)
-        path = self._entry(digest, size)
+            return self._packs.find(key, digest, size)
+        path = self._entry(key, size)
         try:
             descriptor = os.open(path, _READ)
         except OSError:
@@ -198,8 +217,12 @@ class ObjectCache:
             if descriptor is not None:
                 os.write(descriptor, f"{digest} {_seal(place, digest)}".encode())
 
-    def _entry(self, digest: str, size: int) -> str:
-        return f"{self.folder}/{_ENTRIES}/{digest[:2]}/{size}-{digest}"
+    def _key(self, repository: str, digest: str) -> str:
+        """Return what a content of a repository is found by, beside its size."""
+        return _seal(f"{self._server}\0{repository}", digest)[:32]
+
+    def _entry(self, key: str, size: int) -> str:
+        return f"{self.folder}/{_ENTRIES}/{key[:2]}/{size}-{key}"
 
     def _alias(self, repository: str, remote: RemoteObject) -> tuple[str, str]:
         """Return the path of an object's alias, and the place of the object that it is for."""
@@ -208,13 +231,14 @@ class ObjectCache:
         name = _seal(place, "")
         return f"{self.folder}/{_ALIASES}/{name[:2]}/{name}", place
 
-    def _add(self, digest: str, size: int, content: memoryview | int) -> None:
+    def _add(self, repository: str, digest: str, size: int, content: memoryview | int) -> None:
+        key = self._key(repository, digest)
         if size <= LARGEST_PACKED:
             if isinstance(content, int):
                 content = memoryview(os.pread(content, size, 0))
-            self._packs.add(digest, content)
+            self._packs.add(key, digest, content)
             return
-        path = self._entry(digest, size)
+        path = self._entry(key, size)
         if not os.path.lexists(path):
             self._add_file(path, size, content)
 
@@ -243,14 +267,14 @@ class ObjectCache:
             for piece in _pieces(content, size):
                 write_all(descriptor, piece)
 
-    def _add_hashed(self, source: int, size: int) -> None:
+    def _add_hashed(self, repository: str, source: int, size: int) -> None:
         digest, content = Digest(size), None
         # If the file changes between two readings, its entry is found out when it is taken.
         for piece in _pieces(source, size):
             digest.update(piece)
             content = piece if len(piece) == size else source
         if content is not None:
-            self._add(digest.text(), size, content)
+            self._add(repository, digest.text(), size, content)
 
     @contextmanager
     def _new(self, path: str) -> Iterator[int | None]:
@@ -304,7 +328,7 @@ class CachedObject:
     def copy_to(self, target: int) -> bool:
         """Copy the content to an empty file, and close the entry.
 
-        Returns False if the content is not what the entry's name says. Then the entry is removed,
+        Returns False if the content does not have the entry's digest. Then the entry is removed,
         and the file is empty again. Raises ``OSError`` if the file cannot be written.
         """
         try:

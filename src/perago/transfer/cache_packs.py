@@ -2,7 +2,7 @@
 
 To create a file can cost more than everything else that is done with a content of a few kilobytes.
 So contents are appended to a pack, a file that one process fills during one download or upload.
-The index is a hash table on disk: it says in which pack the content with a digest is, and where.
+The index is a hash table on disk: it says in which pack the content with a key is, and where.
 
 Neither is trusted, because a content that is taken must have its digest. That is why nothing is
 locked or synced: a record that is torn, outdated or overwritten by another process leads to a miss,
@@ -31,10 +31,10 @@ PACKS = "packs"
 _INDEX = "index"
 # Below this size, sharing the blocks of a file also costs more than writing them.
 LARGEST_PACKED = 128 << 10
-# Digest, size, pack and offset of a content.
+# Key, size, pack and offset of a content.
 _RECORD = struct.Struct("<16sI8sI")
 _KEY = struct.Struct("<16sI")
-# A digest has its records in one place, the newest first; the oldest one is pushed out.
+# A key has its records in one place, the newest first; the oldest one is pushed out.
 _BUCKET = 8 * _RECORD.size
 # One record for so many bytes of the limit, and at most 64 MiB of them.
 _BYTES_PER_RECORD, _LEAST_INDEX, _LARGEST_INDEX = 4096, 64 << 10, 64 << 20
@@ -70,26 +70,29 @@ class Packs:
         self._index: _Index | None = None
         self._open: dict[str, _OpenFile] = {}
         self._filled: _OpenFile | None = None
-        # Contents that are not written yet, by digest and size.
-        self._waiting: dict[tuple[str, int], memoryview] = {}
+        # Contents that are not written yet, by key, digest and size.
+        self._waiting: dict[tuple[str, str, int], memoryview] = {}
         self._waiting_bytes = 0
 
-    def find(self, digest: str, size: int) -> PackedObject | None:
-        """Find a content; None if there is none, or nothing can be read."""
+    def find(self, key: str, digest: str, size: int) -> PackedObject | None:
+        """Find a content; None if there is none, or nothing can be read.
+
+        ``key`` has 32 hexadecimal digits, as ``digest``, which the content must have.
+        """
         try:
             index = self._index or self._open_index()
-            if (place := index.find(digest, size)) is None:
+            if (place := index.find(key, size)) is None:
                 return None
             name, offset = place
             pack = self._open.get(name) or self._open_pack(name)
         except OSError:
             return None
-        return PackedObject(pack, index, digest, size, offset)
+        return PackedObject(pack, index, key, digest, size, offset)
 
-    def add(self, digest: str, content: memoryview) -> None:
+    def add(self, key: str, digest: str, content: memoryview) -> None:
         """Add a content, if there is room, now or with others at once. Raises ``OSError``."""
         with self._lock:
-            self._waiting[digest, len(content)] = content
+            self._waiting[key, digest, len(content)] = content
             self._waiting_bytes += len(content)
             if self._waiting_bytes < min(_AT_ONCE, self._space.portion):
                 return
@@ -113,8 +116,8 @@ class Packs:
         except OSError:
             self._give_up(pack)
             raise
-        for (digest, length), content in new.items():
-            index.put(digest, length, pack.name, offset)
+        for (key, _, length), content in new.items():
+            index.put(key, length, pack.name, offset)
             offset += len(content)
 
     def end_batch(self) -> None:
@@ -182,6 +185,7 @@ class PackedObject:
 
     pack: _OpenFile = field(repr=False)
     index: _Index = field(repr=False)
+    key: str
     digest: str
     size: int
     offset: int
@@ -196,7 +200,7 @@ class PackedObject:
         digest = Digest(self.size)
         digest.update(content)
         if len(content) != self.size or digest.text() != self.digest:
-            self.index.forget(self.digest, self.size)
+            self.index.forget(self.key, self.size)
             _log.warning("an entry of the object cache was damaged: in pack %s", self.pack.name)
             return False
         write_all(target, content)
@@ -221,26 +225,26 @@ class _Index:
         # Where two processes make it at once with other sizes, some records are not found.
         self._buckets = (found if found >= _BUCKET else size) // _BUCKET
 
-    def find(self, digest: str, size: int) -> tuple[str, int] | None:
+    def find(self, key: str, size: int) -> tuple[str, int] | None:
         """Return the pack and the offset of a content."""
-        key, place = self._place(digest, size)
+        wanted, place = self._place(key, size)
         bucket = os.pread(self._file.descriptor, _BUCKET, place)
-        at = _position(bucket, key)
+        at = _position(bucket, wanted)
         if at is None:
             return None
         _, _, pack, offset = _RECORD.unpack_from(bucket, at)
         return pack.hex(), offset
 
-    def put(self, digest: str, size: int, pack: str, offset: int) -> None:
+    def put(self, key: str, size: int, pack: str, offset: int) -> None:
         """Add a record, in place of an older one of the same content."""
-        key, place = self._place(digest, size)
-        record = _RECORD.pack(*_KEY.unpack(key), bytes.fromhex(pack), offset)
-        self._write(key, place, record)
+        wanted, place = self._place(key, size)
+        record = _RECORD.pack(*_KEY.unpack(wanted), bytes.fromhex(pack), offset)
+        self._write(wanted, place, record)
 
-    def forget(self, digest: str, size: int) -> None:
+    def forget(self, key: str, size: int) -> None:
         """Remove a record."""
         with suppress(OSError):
-            self._write(*self._place(digest, size), b"")
+            self._write(*self._place(key, size), b"")
 
     def _write(self, key: bytes, place: int, record: bytes) -> None:
         bucket = os.pread(self._file.descriptor, _BUCKET, place)
@@ -250,10 +254,10 @@ class _Index:
         bucket = (record + bucket).ljust(_BUCKET, b"\0")
         os.pwrite(self._file.descriptor, bucket[:_BUCKET], place)
 
-    def _place(self, digest: str, size: int) -> tuple[bytes, int]:
-        """Return the key of a content, and where its bucket is."""
-        key = _KEY.pack(bytes.fromhex(digest), size)
-        return key, int.from_bytes(key[:8], "little") % self._buckets * _BUCKET
+    def _place(self, key: str, size: int) -> tuple[bytes, int]:
+        """Return how a record of a content begins, and where its bucket is."""
+        begin = _KEY.pack(bytes.fromhex(key), size)
+        return begin, int.from_bytes(begin[:8], "little") % self._buckets * _BUCKET
 
 
 def _position(bucket: bytes, key: bytes) -> int | None:

@@ -259,7 +259,7 @@ def upload_partition(
         with memory.take(min(upload.size, _MAX_PER_OBJECT)):
             digest = _upload_one(store, repository, branch, upload, folder / upload.path)
         if cache is not None:
-            cache.add_file(folder / upload.path, digest)
+            cache.add_file(repository, folder / upload.path, digest)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
     with _batch(cache):

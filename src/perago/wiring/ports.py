@@ -126,7 +126,7 @@ def build_engine(
     transfer_session: Callable[[], Any] | None = None,
 ) -> TransferEngine:
     """Build the in-process engine and, with a session, the Spark engine for large workspaces."""
-    cache = _usable_cache(settings, lakefs.endpoint)
+    cache = _usable_cache(settings, lakefs.server)
     in_process = Engine(store, settings.transfer_threads, cache)
     if transfer_session is None:
         return in_process

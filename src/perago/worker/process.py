@@ -11,10 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import cache
 
 import structlog
 
 from perago.masking import environment_with_secrets
+from perago.worker import cgroups
 from perago.worker.channel import Channel, ChannelClosedError, Ready
 from perago.worker.context import WorkerContext
 from perago.worker.output import TaskOutput
@@ -38,11 +40,13 @@ class ExecutorProcess:
         output, theirs_output = os.pipe()
         log = os.dup(2)
         engine = "spark" if moves_on_spark else "alone"
+        self._group = cgroups.make()
         try:
             self._warden = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "perago.worker.warden"),
-                    *(str(theirs.fileno()), str(life), str(log), engine, *targets),
+                    *(str(theirs.fileno()), str(life), str(log)),
+                    *(str(self._group or ""), engine, *targets),
                 ],
                 pass_fds=[theirs.fileno(), life, log],
                 stdin=subprocess.DEVNULL,
@@ -55,6 +59,7 @@ class ExecutorProcess:
             for descriptor in (self._life, output):
                 os.close(descriptor)
             ours.close()
+            self._end_group()
             raise
         finally:
             theirs.close()
@@ -72,7 +77,7 @@ class ExecutorProcess:
         if isinstance(message, Ready):
             self.pid = message.pid
             if message.lacks:
-                _log.warning("kernel_support_missing", lacks=list(message.lacks))
+                _say_what_is_missing(message.lacks)
             return True
         if message is None and time.monotonic() > self._deadline:
             raise ChannelClosedError(f"not ready after {_START_SECONDS:.0f} s")
@@ -107,7 +112,19 @@ class ExecutorProcess:
                     end(pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._warden.wait(_END_SECONDS)
+        self._end_group()
         self.channel.close()
+
+    def _end_group(self) -> None:
+        """End what a warden that was itself killed has left."""
+        if self._group is not None and not cgroups.end(self._group):
+            _log.warning("processes_remain", group=str(self._group))
+
+
+@cache
+def _say_what_is_missing(lacks: tuple[str, ...]) -> None:
+    """Say it once, not for every executor."""
+    _log.warning("kernel_support_missing", lacks=list(lacks))
 
 
 def describe_exit(code: int) -> str:

@@ -23,6 +23,7 @@ from perago.transfer.sweep import Fate, sweep
 from perago.wiring.connections import conductor_connection, lakefs_connection
 from perago.wiring.spark import choose_spark
 from perago.wiring.tasks import load_tasks
+from perago.worker import cgroups
 from perago.worker.context import WorkerContext
 from perago.worker.preflight import preflight, try_cluster
 from perago.worker.supervisor import Supervisor
@@ -130,6 +131,9 @@ def _open_context(
 
 
 def _sweep(settings: Settings) -> None:
+    # First: what still runs could write into a folder that is removed.
+    if groups := cgroups.sweep():
+        _log.warning("processes_swept", groups=groups)
     for swept in sweep(settings.workspace_root).entries:
         if swept.fate in {Fate.REMOVED, Fate.FAILED, Fate.UNMARKED}:
             _log.info(

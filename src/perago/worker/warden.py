@@ -4,7 +4,7 @@ The supervisor starts the warden, and the warden forks the executor. It runs no 
 always gets its turn. When the executor ends, or when the supervisor asks for it or is gone (its end
 of a pipe closes), the warden kills every process below itself, also those with sessions of their
 own, and ends in the way the executor ended. If the warden itself is killed, the kernel kills the
-executor.
+executor, and the supervisor, or the next one, ends the rest by the control group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 
-from perago.worker import kernel
+from perago.worker import cgroups, kernel
 
 _END_SECONDS = 10.0
 _TICK_MS = 200
@@ -25,15 +25,17 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(arguments: list[str]) -> None:
     """Fork the executor, wait for its end or the supervisor's, and clear up."""
+    is_grouped = bool(arguments[3]) and cgroups.join(arguments[3])
     line, life, log = (int(text) for text in arguments[:3])
-    adopts = kernel.adopt_orphans()
+    lacks = [] if is_grouped else ["control group"]
+    lacks += [] if kernel.adopt_orphans() else ["child subreaper"]
     for number in _STOPS:  # a service manager's stop is the supervisor's to handle
         signal.signal(number, signal.SIG_IGN)
     warden = os.getpid()
     executor = os.fork()
     if executor == 0:
         os.close(life)
-        _become_executor(warden, line, log, arguments[3:], adopts=adopts)
+        _become_executor(warden, line, log, arguments[4:], lacks)
     os.close(line)
     os.close(log)
     _wait(executor, life)
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _become_executor(
-    warden: int, line: int, log: int, arguments: list[str], *, adopts: bool
+    warden: int, line: int, log: int, arguments: list[str], lacks: list[str]
 ) -> None:
     code = 1
     try:
@@ -57,7 +59,7 @@ def _become_executor(
             return
         for number in _STOPS:
             signal.signal(number, signal.SIG_DFL)
-        lacks = [] if adopts and kernel.adopt_orphans() else ["child subreaper"]
+        kernel.adopt_orphans()
         lacks += [] if dies else ["parent-death signal"]
         lacks += [] if kernel.prefer_for_oom_killer() else ["oom_score_adj"]
         # Not before the fork: the warden stays small.

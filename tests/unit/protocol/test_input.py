@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, computed_field
 
-from perago.errors import InputError, ResultError
+from perago.errors import InputError, PublishFenceError, ResultError
 from perago.protocol.job import Job, Policy
 from perago.protocol.outcome import Failed
 from perago.protocol.steps import validate_params
@@ -112,6 +112,56 @@ def test_a_worker_takes_only_workspaces_that_a_pattern_allows(
     assert "PERAGO_ALLOWED_WORKSPACES" in (outcome.hint or "")
     # Before anything is read.
     assert "lake.get_commit" not in world.faults.calls
+
+
+@pytest.mark.parametrize(
+    ("patterns", "allowed"),
+    [
+        (("repo/main",), False),
+        (("repo/mai?", "other/*"), False),
+        (("repo/main", "repo/private"), False),
+        (("repo/main", "re*/*"), True),
+        (("*/*",), True),
+    ],
+)
+def test_a_commit_of_another_branch_is_not_read_in_the_name_of_an_allowed_one(
+    patterns: tuple[str, ...], allowed: bool
+) -> None:
+    world = InMemoryWorld(policy=Policy(allowed_workspaces=patterns))
+    world.lake.repository("repo").create_branch("private", "main")
+    private = world.lake.write_and_commit("repo", "private", {"data/secret": b"s"}).id
+    seen: list[list[str]] = []
+    job = world.job(lambda files: seen.append(list(files)), read_only=True)
+    outcome = world.run(job, world.deliver(world.payload(ref=private)))
+    if allowed:
+        completed(outcome)
+        assert seen
+        return
+    said = failed(outcome, InputError)
+    assert f"workspace: commit {private} is not on branch 'main' of 'repo'" in said
+    assert isinstance(outcome, Failed)
+    assert "HEAD of the branch" in (outcome.hint or "")
+    assert seen == []
+
+
+def test_commits_of_an_allowed_branch_are_read_also_when_it_has_moved_on() -> None:
+    world = InMemoryWorld(policy=Policy(allowed_workspaces=("repo/main",)))
+    world.commit({"data/later": b"2"})
+    completed(world.run(world.job(read_only=True)))
+    missing = world.payload(branch="main-2")
+    world.policy = Policy(allowed_workspaces=("repo/main*",))
+    said = failed(world.run(world.job(read_only=True), world.deliver(missing)), InputError)
+    assert "workspace: no branch 'main-2' in repository 'repo'" in said
+
+
+def test_a_task_that_publishes_takes_no_commit_of_another_branch() -> None:
+    world = InMemoryWorld(policy=Policy(allowed_workspaces=("repo/main",)))
+    world.lake.repository("repo").create_branch("private", "main")
+    private = world.lake.write_and_commit("repo", "private", {"data/secret": b"s"}).id
+    seen: list[Any] = []
+    outcome = world.run(world.job(seen.append), world.deliver(world.payload(ref=private)))
+    failed(outcome, PublishFenceError)
+    assert seen == []
 
 
 def test_a_value_that_cannot_be_written_as_json_is_not_in_the_message() -> None:

@@ -142,6 +142,20 @@ def test_a_worker_reads_only_what_a_pattern_allows() -> None:
     assert "inputs.dims: this worker does not work on 'dimensions'" in said
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_input_is_no_commit_of_another_branch(world: InMemoryWorld, *, read_only: bool) -> None:
+    world.policy = Policy(allowed_workspaces=("repo/*", f"{DIMS}/main"))
+    world.lake.repository(DIMS).create_branch("private", "main")
+    private = world.lake.write_and_commit(DIMS, "private", {"tables/secret": b"s"}).id
+    seen: list[Any] = []
+    outcome = run(world, file_job(world, seen, read_only=read_only), payload(world, ref=private))
+    said = failed(outcome, InputError)
+    assert f"inputs.dims: commit {private} is not on branch 'main' of 'dimensions'" in said
+    assert seen == []
+    world.lake.write_and_commit(DIMS, "main", {"tables/later": b"2"})
+    completed(run(world, file_job(world, seen), payload(world)))
+
+
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [

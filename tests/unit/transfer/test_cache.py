@@ -156,7 +156,7 @@ def test_a_digest_that_the_store_told_is_not_computed_again(
     file.write_bytes(content)
     with monkeypatch.context() as without:
         without.setattr(cache_module, "Digest", None)
-        cache.add_file(file, remote_of(content).checksum)
+        cache.add_file(REPOSITORY, file, remote_of(content).checksum)
     cache.end_batch()
     assert take(cache, remote_of(content)) == content
 
@@ -164,10 +164,67 @@ def test_a_digest_that_the_store_told_is_not_computed_again(
 def test_a_digest_that_was_wrong_is_found_out(cache: ObjectCache, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(LARGE[::-1])
-    cache.add_file(file, remote_of(LARGE).checksum)
+    cache.add_file(REPOSITORY, file, remote_of(LARGE).checksum)
     cache.end_batch()
     assert take(cache, remote_of(LARGE)) is None
     assert files_of(cache) == []
+
+
+@pytest.mark.parametrize("kind", ["downloaded", "uploaded"])
+def test_a_forged_checksum_gives_nothing_of_another_repository(
+    recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """LakeFS takes the checksum of a linked object as a client gives it."""
+    data, _ = recorded.fetch("first")
+    if kind == "uploaded":
+        recorded.cache.clear()
+        for path in FILES:
+            recorded.cache.add_file(REPOSITORY, data / path)
+        recorded.cache.end_batch()
+    others = {f"data/{path}": bytes(len(body)) for path, body in FILES.items()}
+    recorded.lake.create_repository("others")
+    ref = recorded.lake.write_and_commit("others", "main", {**others}).id
+
+    def forged(repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
+        for item in recorded.objects.list(repository, ref, prefix):
+            body = FILES[item.key.removeprefix("data/")]
+            yield RemoteObject(item.key, item.size, checksum=remote_of(body).checksum)
+
+    monkeypatch.setattr(recorded, "list", forged, raising=False)
+    folder = recorded.folder / "others"
+    folder.mkdir()
+    fetched = recorded.engine.fetch(Source("others", ref, "data"), folder)
+    assert contents(folder) == {path: bytes(len(body)) for path, body in FILES.items()}
+    assert fetched.counts()["cache_hits"] == 0
+    # And what was read there is not taken for what is here.
+    assert contents(recorded.fetch("again")[0]) == FILES
+
+
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+def test_an_entry_belongs_to_one_repository_of_one_server(
+    cache: ObjectCache, content: bytes
+) -> None:
+    here = opened(cache.folder, server="https://lake.example/")
+    remote = put(here, content)
+    assert take(here, remote, "other") is None
+    assert take(opened(cache.folder, server="https://other.example"), remote) is None
+    assert take(opened(cache.folder, server="https://LAKE.example"), remote) == content
+
+
+@pytest.mark.parametrize("written", [None, "1", "é"])
+def test_a_cache_of_another_format_is_emptied(cache: ObjectCache, written: str | None) -> None:
+    for content in (SMALL, LARGE):
+        put(cache, content)
+    format_file = cache.folder / "format"
+    if written is None:
+        format_file.unlink()
+    else:
+        format_file.write_text(written)
+    again = opened(cache.folder)
+    assert files_of(again) == []
+    assert take(again, remote_of(SMALL)) is None
+    put(again, SMALL)
+    assert take(opened(cache.folder), remote_of(SMALL)) == SMALL
 
 
 def test_a_body_that_writes_to_its_file_does_not_write_to_the_cache(recorded: RecordedLake) -> None:
@@ -389,7 +446,7 @@ def test_a_full_disk_fails_no_attempt_and_leaves_no_part_of_an_entry(
     assert caplog.text.count("No space left") == 1
     # Nothing more is tried for a while.
     tried = len(written)
-    recorded.cache.add_file(data / "one")
+    recorded.cache.add_file(REPOSITORY, data / "one")
     assert 1 <= len(written) == tried <= 3
 
 

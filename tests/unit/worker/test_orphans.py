@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perago.worker import cgroups
 from support.memory_worker import SOURCE, TASK_MODULES
 from support.waiting import until
 
@@ -37,6 +39,17 @@ def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+def need_control_groups() -> None:
+    group = cgroups.make()
+    if group is None:
+        pytest.skip("this user cannot make control groups (cgroup v2) in its own group")
+    cgroups.end(group)
+
+
+def processes_in(group: Path) -> list[int]:
+    return [int(text) for text in (group / "cgroup.procs").read_text().split()]
+
+
 @pytest.mark.parametrize(
     "do",
     ["hold", "leave-and-wait"],
@@ -54,6 +67,76 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path, do: str) -> None:
         supervisor.kill()
         supervisor.wait(10)
     until(lambda: all(map(has_ended, below)), "everything below the supervisor to end", 20)
+
+
+@pytest.mark.parametrize("with_supervisor", [False, True], ids=["alone", "and the supervisor too"])
+@pytest.mark.parametrize("kill_file", ["cgroup.kill", "not there"], ids=["new", "old kernel"])
+def test_what_a_killed_warden_leaves_is_ended_by_its_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_file: str, *, with_supervisor: bool
+) -> None:
+    need_control_groups()
+    monkeypatch.setattr(cgroups, "_KILL", kill_file)
+    pids = tmp_path / "pids"
+    arguments = ("leave-and-wait", str(pids), str(tmp_path / "root"), kill_file)
+    supervisor = start("support.lone_supervisor", *arguments)
+    try:
+        until(pids.exists, "the body to begin", 90)
+        [warden] = psutil.Process(supervisor.pid).children()
+        executor = warden.children()[0].pid
+        far = list(map(int, pids.read_text().split()))[1:]  # those with sessions of their own
+        group = Path(warden.cmdline()[6])
+        assert {*far, warden.pid, executor} <= set(processes_in(group))
+        if with_supervisor:
+            supervisor.send_signal(signal.SIGSTOP)  # so that neither ends what the other leaves
+            warden.kill()
+            supervisor.kill()
+            supervisor.wait(10)
+            until(lambda: has_ended(executor), "the executor to end", 20)
+            assert not any(map(has_ended, far))
+            cgroups.sweep()  # as the next start does
+        else:
+            warden.kill()
+        until(lambda: all(map(has_ended, far)), "what the body started to end", 20)
+        until(lambda: not group.exists(), "the group to be removed", 20)
+    finally:
+        supervisor.kill()
+        supervisor.wait(10)
+
+
+def test_a_sweep_leaves_the_groups_of_supervisors_that_live() -> None:
+    need_control_groups()
+    group = cgroups.make()
+    assert group is not None
+    try:
+        assert group.name not in cgroups.sweep()
+        assert group.is_dir()
+    finally:
+        assert cgroups.end(group)
+
+
+def test_a_number_that_another_process_has_now_does_not_keep_a_group() -> None:
+    need_control_groups()
+    mine = cgroups.make()
+    assert mine is not None
+    perago, space, pid, started, key = mine.name.split("-")
+    old = mine.with_name("-".join((perago, space, pid, "1", key)))
+    old.mkdir()
+    try:
+        cgroups.sweep()
+        assert not old.exists()
+        assert started != "1"
+    finally:
+        assert cgroups.end(mine)
+
+
+def test_without_control_groups_there_is_none_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_PROC", tmp_path)
+    assert cgroups.make() is None
+    assert cgroups.sweep() == []
+    assert not cgroups.join(str(tmp_path / "not there"))
+    assert cgroups.end(tmp_path / "not there")
 
 
 def test_a_stop_of_every_process_of_a_worker_drains_it(tmp_path: Path) -> None:
