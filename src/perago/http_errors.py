@@ -1,7 +1,8 @@
 """Say which error a request ended with, the same way for every server.
 
-What is not an answer of the server (a page, another status, a body that does not fit) says nothing
-about the state of the server: it is an outage, and a lost reply if a change was asked for.
+What is not an answer of the server (a page, another status, a body that does not fit, a gateway's
+own JSON) says nothing about the state of the server: it is an outage, and a lost reply if a change
+was asked for.
 """
 
 from __future__ import annotations
@@ -99,12 +100,12 @@ def from_status(
 ) -> BackendError:
     """Build the error for a status; ``is_answer`` if the body has the server's own shape."""
     message = f"{server.name} could not {what}: {status} {shorten_line(text, MAX_TEXT)}".rstrip()
-    if status in {401, 403}:
-        return BackendDeniedError(message, hint=server.denied_hint)
     if status == 429:
         return BackendUnavailableError(message, hint="Try again later: the server is overloaded.")
     if status in _NOT_PASSED_ON:
         return BackendRefusedError(message)
+    if status in {401, 403} and is_answer:
+        return BackendDeniedError(message, hint=server.denied_hint)
     if 400 <= status < 500 and is_answer:
         return _BY_STATUS.get(status, BackendRefusedError)(message)
     if status < 500:

@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -25,13 +25,39 @@ SECRET_VARIABLES = (
 )
 SPARK_CONF_PREFIX = "PERAGO_SPARK_CONF_"
 _hidden: dict[str, str] = {}
-# Names like those that Spark redacts in its own pages.
-_SECRET_NAME = re.compile(r"secret|password|token|access[._]*key|credential", re.IGNORECASE)
+# Names like those that Spark redacts in its own pages, and those of connectors to clouds:
+# fs.azure.account.key.…, fs.azure.sas.…, fs.s3a.encryption.key, ….private.key. "Key" alone names
+# no secret: tables have primary keys.
+_SECRET_NAME = re.compile(
+    r"""
+    secret | passw(?:or)?d | passphrase | token | credential | connection[._-]*string
+    | (?:access|account|api|auth|customer|encryption|hmac|master|private|shared|signing|storage)
+      [._-]*key
+    | (?<![a-z])sas(?![a-z]) | (?-i:(?<=[a-z0-9])Sas(?![a-z]))
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# A shorter value would be masked in the middle of words, and the name of a class is no secret.
+_LEAST_SECRET = 8
+_CLASS_NAME = re.compile(r"(?:[a-z][a-z0-9_]*\.){2,}[A-Za-z_$][\w$]*|(?i:true|false)")
 
 
 def names_secret(name: str) -> bool:
     """Whether a setting of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def remember_named_secrets(values: Mapping[str, str]) -> None:
+    """Mask the values of settings whose names say that they are secrets, wherever they turn up."""
+    for name, value in values.items():
+        if name == "SPARK_REMOTE":
+            remember_spark_remote(value)
+        elif names_secret(name) and _may_be_secret(value):
+            remember_secret(value)
+
+
+def _may_be_secret(value: str) -> bool:
+    return len(value) >= _LEAST_SECRET and _CLASS_NAME.fullmatch(value) is None
 
 
 def is_secret_variable(name: str) -> bool:
@@ -46,6 +72,7 @@ def hide_secret_variables() -> None:
     """
     for name in [name for name in os.environ if is_secret_variable(name)]:
         _hidden[name] = os.environ.pop(name)
+    remember_named_secrets(_hidden)
 
 
 def environment_with_secrets() -> dict[str, str]:

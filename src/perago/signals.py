@@ -14,6 +14,16 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], Any]
 
 
+def ignore(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing; unlike ``SIG_IGN``, a program does not inherit this."""
+
+
+def ignore_uninterrupted(number: int) -> None:
+    """Ignore a signal from now on, also in C code that waits: its system calls go on."""
+    signal.signal(number, ignore)
+    signal.siginterrupt(number, False)
+
+
 @contextmanager
 def raising_after(break_off: Callable[[], None]) -> Iterator[None]:
     """Raise at the end of the block what handlers of signals raise in it, not in its middle.
@@ -21,6 +31,9 @@ def raising_after(break_off: Callable[[], None]) -> Iterator[None]:
     Python calls handlers in the main thread, between any two of its instructions. What is raised
     there, as by Ctrl-C, can leave a lock of a library held or be lost in its error handling.
     ``break_off`` is called so that the end comes soon; not for a handler that raises nothing.
+
+    :func:`ignore` stays where it is: to put a handler back is to let it interrupt system calls,
+    whatever ``siginterrupt`` had set, which cannot be read.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -28,7 +41,7 @@ def raising_after(break_off: Callable[[], None]) -> Iterator[None]:
     guards = [
         _Guard(number, handler, break_off)
         for number in STOP_SIGNALS
-        if callable(handler := signal.getsignal(number))
+        if callable(handler := signal.getsignal(number)) and handler is not ignore
     ]
     try:
         for guard in guards:

@@ -202,6 +202,11 @@ _UPLOAD = _answered(
     {"upload_id": "u", "physical_address": "s3://bucket/place", "presigned_urls": [_SIGNED] * 2},
     "201 Created",
 )
+# For a part whose address the store refused.
+_PART = _answered(
+    f"PUT {_PATH}/branches/staging/staging/pmpu/u/parts/",
+    {"upload_id": "u", "part_number": 1, "presigned_url": _SIGNED},
+)
 _STORED = ("PUT /store/", answer("200 OK", b"", headers='ETag: "e"\r\n'))
 
 
@@ -232,7 +237,7 @@ PRESIGNED: dict[str, Call] = {
     "write (the store)": Call(_write_presigned(1000), good=(_LOCATION,)),
     "write (on the branch)": Call(_write_presigned(1000), changes=True, good=(_LOCATION, _STORED)),
     "write (parts, begun)": Call(_write_presigned(9 << 20), changes=True),
-    "write (parts, the store)": Call(_write_presigned(9 << 20), good=(_UPLOAD,)),
+    "write (parts, the store)": Call(_write_presigned(9 << 20), good=(_UPLOAD, _PART)),
     "write (parts, completed)": Call(
         _write_presigned(9 << 20), changes=True, good=(_UPLOAD, _STORED)
     ),

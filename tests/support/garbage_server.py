@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -57,7 +58,34 @@ BODIES = {
     "cut JSON": b'{"id": "a", "resul',
 }
 
+# The statuses that would say something of a server's state, if it were the server's.
+_STATUSES = (
+    "400 Bad Request",
+    "401 Unauthorized",
+    "403 Forbidden",
+    "404 Not Found",
+    "409 Conflict",
+    "412 Precondition Failed",
+)
+
+
+def gateway_answer(status: str) -> bytes:
+    """What an API gateway says that reloads its routes."""
+    said = {"message": "no Route matched with those values", "request_id": "7f3c"}
+    return answer(status, json.dumps(said).encode())
+
+
+def _problem(status: str) -> bytes:
+    """The error of a web framework, as in RFC 9457."""
+    number, title = status.split(" ", 1)
+    said = {"type": "about:blank", "title": title, "status": int(number), "message": "not found"}
+    return answer(status, json.dumps(said).encode(), "application/problem+json")
+
+
 GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
+    **{f"a gateway's {status}": _once(gateway_answer(status)) for status in _STATUSES},
+    **{f"a framework's {status}": _once(_problem(status)) for status in _STATUSES},
+    "a short 404 of a gateway": _once(answer("404 Not Found", b'{"message": "Not Found"}')),
     **{
         f"{status.split()[0]} with {name}": _once(answer(status, body))
         for status in ("200 OK", "201 Created")

@@ -116,7 +116,9 @@ class ConductorApi:
         self._http = HttpClient(connection.api, connect_timeout=connection.connect_timeout)
         self._lock = Lock()
         self._token: str | None = None
-        self._has_tokens = bool(connection.auth_key and connection.auth_secret)
+        self._has_keys = bool(connection.auth_key and connection.auth_secret)
+        # Whether Conductor said that it gives out none; believed until it asks for one.
+        self._gives_no_tokens = False
 
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
@@ -195,25 +197,36 @@ class ConductorApi:
 
         token = self._current_token(what)
         answer = send(token)
-        if token is not None and _refuses_token(answer):
-            answer = send(self._current_token(what, refused=token))
+        if self._has_keys and _refuses_token(answer):
+            fresh = self._current_token(what, refused=token, is_asked_for=True)
+            if fresh is not None:
+                answer = send(fresh)
         return answer
 
     @property
     def _seconds(self) -> float:
         return self._connection.connect_timeout + self._connection.read_timeout
 
-    def _current_token(self, what: str, refused: str | None = None) -> str | None:
-        """Return the token, fetched if there is none or if it is the refused one."""
+    def _current_token(
+        self, what: str, refused: str | None = None, *, is_asked_for: bool = False
+    ) -> str | None:
+        """Return the token, fetched if there is none or if it is the refused one.
+
+        None where Conductor has no access keys. What says so may be wrong, such as a proxy that
+        starts: once Conductor itself asks for a token, it is asked again.
+        """
         with self._lock:
-            if self._has_tokens and self._token in {None, refused}:
+            if not self._has_keys or (self._gives_no_tokens and not is_asked_for):
+                return None
+            if self._token in {None, refused}:
                 try:
                     # Nothing of the request itself has been sent yet: no change can be lost.
                     with translated(what):
                         self._token = self._fetch_token(what)
+                    self._gives_no_tokens = False
                 except NotFoundError:
-                    self._has_tokens = False  # a Conductor without access keys
-            return self._token if self._has_tokens else None
+                    self._token, self._gives_no_tokens = None, True
+            return self._token
 
     def _fetch_token(self, what: str) -> str:
         secret = self._connection.auth_secret

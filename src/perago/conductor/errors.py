@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from perago import http_errors
 from perago.errors import BackendError, PeragoError
@@ -36,17 +37,32 @@ def from_answer(
     what: str, answer: Answer, *, changes: bool, secrets: Sequence[str] = ()
 ) -> BackendError:
     """Build the error for an answer that does not say "done"."""
-    explanation = _explanation(answer.body)
+    explanation = _explanation(answer)
     return http_errors.from_answer(
         SERVER, what, answer, explanation, changes=changes, secrets=secrets
     )
 
 
-def _explanation(body: bytes) -> str | None:
-    """Return the message (where it only says "see below", what is below), or None."""
+def _explanation(answer: Answer) -> str | None:
+    """Return the message (where it only says "see below", what is below), or None.
+
+    None where the answer is not Conductor's: a gateway's JSON may have a message, too.
+    """
     try:
-        answer = http_errors.parse_json(body)
-        details = [str(item["message"]) for item in answer.get("validationErrors") or []]
-        return "; ".join(details) or str(answer["message"])
+        error = http_errors.parse_json(answer.body)
+        if not _is_own(answer.status, error):
+            return None
+        details = [str(item["message"]) for item in error.get("validationErrors") or []]
+        return "; ".join(details) or str(error["message"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _is_own(status: int, error: Any) -> bool:
+    """Whether an error has the shape of Conductor's: it repeats the status, and says if to retry.
+
+    Servers with access keys deny with a shape of their own.
+    """
+    if status in {401, 403} and isinstance(error.get("error"), str):
+        return True
+    return error.get("status") == status and isinstance(error.get("retryable"), bool)

@@ -266,6 +266,21 @@ class LakeFSApi:
                 raise BackendUnavailableError(f"LakeFS could not {what}: it repeats a page")
             after = page.pagination.next_offset
 
+    def has_ref(
+        self,
+        repository: str,
+        kind: Literal["branches", "tags"],
+        name: str,
+        *,
+        retrier: Retrying,
+    ) -> bool:
+        """Return whether a branch or a tag is listed: a 404 may be a proxy's."""
+        what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
+        # The name itself sorts before all others that begin with it.
+        fields = {"prefix": name, "amount": 1}
+        page = self.get(what, path, parsed(REFS), fields, retrier=retrier)
+        return any(found.id == name for found in page.results)
+
     def has_any(
         self,
         what: str,

@@ -11,7 +11,12 @@ from datetime import UTC, datetime
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.errors import BackendUnavailableError, ConflictError, NotFoundError
+from perago.errors import (
+    BackendUnavailableError,
+    ConflictError,
+    LostReplyError,
+    NotFoundError,
+)
 from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
@@ -184,9 +189,10 @@ class LakeFSControl:
         )
 
     def delete_branch(self, staging: StagingBranch) -> None:
+        what = f"delete branch {staging.branch!r}"
         try:
             self._api.change(
-                f"delete branch {staging.branch!r}",
+                what,
                 "DELETE",
                 _branch(staging.repository, staging.branch),
                 nothing,
@@ -195,7 +201,12 @@ class LakeFSControl:
                 retrier=retrying(_CLEANUP_RETRY_SECONDS),
             )
         except NotFoundError:
-            return
+            # A licence counts as withdrawn from here on, so one word of a proxy is not enough.
+            retrier = retrying(_CLEANUP_RETRY_SECONDS)
+            if self._api.has_ref(staging.repository, "branches", staging.branch, retrier=retrier):
+                raise LostReplyError(
+                    f"LakeFS could not {what}: it was not found, and is still there"
+                ) from None
 
     def commit(
         self, staging: StagingBranch, message: str, metadata: dict[str, str]

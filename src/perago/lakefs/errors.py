@@ -59,7 +59,7 @@ def from_answer(
     what: str, answer: Answer, *, changes: bool, secrets: Sequence[str] = ()
 ) -> BackendError:
     """Build the error for an answer that does not say "done"."""
-    message = _message(answer.body)
+    message = _message(answer)
     return http_errors.from_answer(SERVER, what, answer, message, changes=changes, secrets=secrets)
 
 
@@ -128,13 +128,22 @@ def _from_store(
     return BackendRefusedError(message)
 
 
-def _message(body: bytes) -> str | None:
-    """Return the message of an error that LakeFS wrote, or None."""
+def _message(answer: Answer) -> str | None:
+    """Return the message of an error that LakeFS wrote, or None.
+
+    LakeFS's errors are a message and nothing else; what it does not find is "not found". A gateway
+    in front of it writes other fields, or other words.
+    """
     try:
-        answer = http_errors.parse_json(body)
-        if "status" in answer:  # which Conductor writes into its errors, and LakeFS does not
-            return None
-        # A merge with conflicts is answered with an empty result of a merge, and no message.
-        return "conflict found" if answer == {"reference": ""} else str(answer["message"])
-    except (ValueError, LookupError, TypeError):
+        error = http_errors.parse_json(answer.body)
+    except ValueError:
         return None
+    if error == {"reference": ""}:
+        # A merge with conflicts is answered with an empty result of a merge, and no message.
+        return "conflict found"
+    if not isinstance(error, dict) or error.keys() != {"message"}:
+        return None
+    message = error["message"]
+    if not isinstance(message, str) or (answer.status == 404 and "not found" not in message):
+        return None
+    return message

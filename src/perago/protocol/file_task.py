@@ -24,6 +24,8 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         pinned = steps.pin(payload)
     if (adopted := steps.adopt(pinned)) is not None:
         return adopted
+    if steps.storage.moves_on_spark and not spec.read_only:
+        _end_predecessors(steps, pinned)
     with steps.storage.workspaces.open(steps.execution) as directory:
         with phases("download") as details:
             inputs = _download(directory, pinned, spec.prefix, details)
@@ -46,6 +48,16 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         record = steps.record(pinned, executed, warnings)
         published = _publish(steps, pinned, record, directory)
     return steps.output(pinned, executed, published.ref)
+
+
+def _end_predecessors(steps: Steps, pinned: Pinned) -> None:
+    """Have Spark end what it still moves for a dead predecessor, before it moves anything for us.
+
+    At the publication it would be late, and connecting to Spark would take time of the lease.
+    """
+    with steps.phases("withdraw"):
+        steps.fence.check()
+        steps.licences.withdraw_others(pinned.workspace.repository)
 
 
 def _download(

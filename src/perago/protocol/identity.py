@@ -141,8 +141,9 @@ class StagingName:
 
 def parse_staging_name(branch: str) -> StagingName | None:
     """Read a branch name back; None when no execution made it."""
-    found = _STAGING_NAME.fullmatch(branch)
-    if found is None or len(branch) > _MAX_BRANCH_ID:
+    # The length first: matching takes more than linear time.
+    found = _STAGING_NAME.fullmatch(branch) if len(branch) <= _MAX_BRANCH_ID else None
+    if found is None:
         return None
     return StagingName(
         prefix=found["prefix"],

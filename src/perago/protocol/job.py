@@ -172,6 +172,8 @@ class StoragePorts:
     workspaces: Workspaces
     # None where no task of the worker is a Spark task.
     spark: SparkPorts | None = None
+    # Whether Spark moves the workspaces of file tasks, in sessions of their executions.
+    moves_on_spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,8 @@ class Licences:
     ) -> None:
         """``landing_seconds`` is the time that a merge may take once it resolved its source.
 
-        ``end_spark_session`` ends an execution's Spark session by its id; None where the task
-        uses no Spark.
+        ``end_spark_session`` ends an execution's Spark session by its id; None where neither the
+        task nor the movement of its workspace uses Spark.
         """
         self._lake = lake
         self._clock = clock

@@ -94,7 +94,8 @@ class Steps:
         storage = ports.storage
         if storage is None:
             raise ConfigurationError("LakeFS is not configured for this worker")
-        spark = storage.spark if spec.kind == "spark" else None
+        uses_spark = spec.kind == "spark" or storage.moves_on_spark
+        spark = storage.spark if uses_spark else None
         licences = Licences(
             storage.lake,
             ports.clock,

@@ -12,7 +12,12 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.errors import ConfigurationError
-from perago.masking import SPARK_CONF_PREFIX, names_secret
+from perago.masking import (
+    SPARK_CONF_PREFIX,
+    mask_secrets,
+    names_secret,
+    remember_named_secrets,
+)
 from perago.servers.loopback import LOOPBACK
 from perago.servers.properties import read_properties
 from perago.servers.spark import ConnectSettings
@@ -119,6 +124,7 @@ def resolve_spark(
         **conf_of_variables(environment),
         **conf_of_options(options.conf),
     }
+    remember_named_secrets(conf)
     if options.packages:
         conf["spark.jars.packages"] = options.packages
     problems = [f"{key} cannot be set; use {_INSTEAD[key]}" for key in conf if key in _INSTEAD]
@@ -206,4 +212,4 @@ def _joined(given: str, added: str) -> str:
 
 def shown_value(key: str, value: str) -> str:
     """Return a setting's value as it may be shown: masked if the key names a secret."""
-    return MASK if names_secret(key) else value
+    return MASK if names_secret(key) else mask_secrets(value)

@@ -115,7 +115,9 @@ def clear(
     The kernel releases the lock of a killed process shortly after its end, so this waits for it.
     """
     name = directory_name(execution)
-    folders = [path for path in (root / name, root / f"{NEW_PREFIX}{name}") if path.is_dir()]
+    paths = (root / name, root / f"{NEW_PREFIX}{name}")
+    # Unlike the method of a path, this raises for no name, however long.
+    folders = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112
     limits: dict[str, Any] = {"wait": seconds, "youngest": 0.0, "seconds": removal_seconds}
     return SweepReport(tuple(_sweep_one(folder, **limits) for folder in folders))
 

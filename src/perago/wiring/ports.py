@@ -107,7 +107,8 @@ def _open_storage(
         tasks = None
         if spark.open is not None:
             tasks = SparkPorts(ConnectExecutions(objects, spark.open, spark.end), objects)
-        yield StoragePorts(lake, workspaces, tasks)
+        moves_on_spark = spark.transfer_session is not None
+        yield StoragePorts(lake, workspaces, tasks, moves_on_spark=moves_on_spark)
 
 
 def build_policy(settings: Settings) -> Policy:

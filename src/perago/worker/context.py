@@ -211,7 +211,7 @@ class WorkerContext:
             return
         try:
             self.lake.delete_branch(StagingBranch(repository, execution.staging_branch_name))
-        except BackendError as error:
+        except (BackendError, ValueError) as error:  # the ids may leave no room for a name
             _log.warning("staging_cleanup_failed", reason=str(error))
 
     def _log_loss(self, action: str, error: Exception, **details: str) -> None:

@@ -33,7 +33,7 @@ from perago.protocol.outcome import Outcome, describe, failure_of
 from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
-from perago.signals import STOP_SIGNALS
+from perago.signals import STOP_SIGNALS, ignore_uninterrupted
 from perago.spark.client import SparkClient
 from perago.spark.files import SparkFiles
 from perago.tasks.context import AttemptState, attempt_context
@@ -300,8 +300,7 @@ def ignore_stop_signals() -> None:
     A handler does that and not ``SIG_IGN``, which the programs that a body starts would inherit.
     """
     for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: None)
-        signal.siginterrupt(number, False)
+        ignore_uninterrupted(number)
 
 
 def _restore_stop_signals() -> None:

@@ -59,6 +59,8 @@ _REMOVAL_SECONDS = 60.0
 _DEATH_SECONDS = 2.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
 _PUBLISHING = frozenset({"second_fence", "publish"})
+# Directories and branches are named after it; Conductor's own have 36 characters.
+_LONGEST_TASK_ID = 200
 _ENDS = frozenset({"phase_ended", "phase_failed"})
 _log = structlog.get_logger(__name__)
 
@@ -120,12 +122,23 @@ class Slot:
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._context.conclude(delivery, definition, running, ending)
             self.running = None
-            # What the executor did not remove in its time: a very large directory.
-            clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
+            self._remove_rest(execution)
         self._poller.note(ending)
         self._executor.note_attempt()
 
+    def _remove_rest(self, execution: Execution) -> None:
+        """Remove what the executor did not in its time: a very large directory."""
+        try:
+            clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
+        except Exception:  # noqa: BLE001  what is left is swept at the next start
+            _log.exception("slot_failed", slot=self.number)
+
     def _run(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
+        length = len(running.execution.attempt.task_id)
+        if length > _LONGEST_TASK_ID:
+            return failure_of(
+                InputError(f"the task id has {length} characters, more than {_LONGEST_TASK_ID}")
+            )
         if is_too_deep(delivery.payload):
             return failure_of(InputError(f"the input is nested more than {MAX_DEPTH} levels deep"))
         ending = self._run_once(running, delivery)

@@ -24,7 +24,7 @@ from perago.errors import (
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
 from support.adapter_calls import conductor
-from support.garbage_server import PAGE, GarbageServer, answer
+from support.garbage_server import PAGE, GarbageServer, answer, gateway_answer
 
 CLAIM = Claim(Attempt("workflow", "task", 0, "step"), "token")
 TASK = {
@@ -36,6 +36,8 @@ TASK = {
     "workerId": "token",
     "responseTimeoutSeconds": 60,
 }
+# An error as Conductor 3.32 writes it.
+MISSING = {"status": 404, "message": "No static resource", "instance": "vm", "retryable": False}
 KEYS = {"auth_key": "key", "auth_secret": SecretStr("conductor-secret-93b2")}
 
 
@@ -128,13 +130,20 @@ def test_another_task_than_the_one_that_was_asked_for_is_an_outage() -> None:
 
 
 def test_a_task_is_gone_only_if_conductor_says_so() -> None:
-    gone = says({"status": 404, "message": "no such task"}, "404 Not Found")
+    others = [
+        answer("404 Not Found", PAGE),
+        gateway_answer("404 Not Found"),
+        says({"status": 404, "message": "no such task"}, "404 Not Found"),
+        says({**MISSING, "status": 403}, "404 Not Found"),
+    ]
+    gone = says({**MISSING, "message": "no such task"}, "404 Not Found")
     with (
-        GarbageServer(Replies(answer("404 Not Found", PAGE), gone)) as server,
+        GarbageServer(Replies(*others, gone)) as server,
         closing(ConductorAttempts(conductor(server.url), tries=1)) as attempts,
     ):
-        with pytest.raises(BackendUnavailableError):
-            attempts.read("task")
+        for _ in others:
+            with pytest.raises(BackendUnavailableError):
+                attempts.read("task")
         with pytest.raises(NotFoundError, match="no such task"):
             attempts.read("task")
 
@@ -210,7 +219,7 @@ def test_a_token_is_fetched_once_and_anew_when_it_is_refused() -> None:
 
 
 def test_a_conductor_without_access_keys_is_asked_for_a_token_once() -> None:
-    missing = says({"message": "No static resource"}, "404 Not Found")
+    missing = says(MISSING, "404 Not Found")
     good = {"GET ": says(TASK)}
     with (
         GarbageServer(Replies(missing), good) as server,
@@ -219,6 +228,36 @@ def test_a_conductor_without_access_keys_is_asked_for_a_token_once() -> None:
         attempts.read("task")
         attempts.read("task")
         assert [line.split()[0] for line in server.requests] == ["POST", "GET", "GET"]
+
+
+def test_a_conductor_that_asks_for_a_token_after_all_is_given_one() -> None:
+    """One 404 at the start, of a server that was not up yet, is not for the life of a client."""
+    denied = says({**MISSING, "status": 401}, "401 Unauthorized")
+    replies = Replies(
+        says(MISSING, "404 Not Found"), says(TASK), denied, says({"token": "jwt"}), says(TASK)
+    )
+    with (
+        GarbageServer(replies) as server,
+        closing(ConductorAttempts(conductor(server.url, **KEYS), tries=1)) as attempts,
+    ):
+        attempts.read("task")
+        attempts.read("task")
+        attempts.read("task")
+        asked = [line.split()[0] for line in server.requests]
+        assert asked == ["POST", "GET", "GET", "POST", "GET", "GET"]
+        assert ["X-Authorization: jwt" in head for head in server.heads[4:]] == [True, True]
+
+
+def test_a_gateways_404_in_place_of_a_token_is_an_outage_and_is_not_remembered() -> None:
+    replies = Replies(gateway_answer("404 Not Found"), says({"token": "jwt"}), says(TASK))
+    with (
+        GarbageServer(replies) as server,
+        closing(ConductorAttempts(conductor(server.url, **KEYS), tries=1)) as attempts,
+    ):
+        with pytest.raises(BackendUnavailableError):
+            attempts.read("task")
+        attempts.read("task")
+        assert "X-Authorization: jwt" in server.heads[2]
 
 
 def test_a_token_that_cannot_be_fetched_loses_no_change() -> None:
@@ -233,7 +272,8 @@ def test_a_token_that_cannot_be_fetched_loses_no_change() -> None:
 
 def test_an_error_repeats_no_secret() -> None:
     token, secret = "jwt-of-this-test", KEYS["auth_secret"].get_secret_value()  # type: ignore[attr-defined]
-    echo = answer("403 Forbidden", f"<p>you sent {token} and {secret}</p>".encode())
+    said = f"you sent {token} and {secret}"
+    echo = says({"status": 403, "message": said, "retryable": False}, "403 Forbidden")
     with (
         GarbageServer(Replies(echo), {"POST /api/token ": says({"token": token})}) as server,
         closing(ConductorAttempts(conductor(server.url, **KEYS), tries=1)) as attempts,

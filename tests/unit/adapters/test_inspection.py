@@ -14,7 +14,9 @@ from perago.lakefs.inspection import LakeFSInspection
 from support.adapter_calls import ID, conductor, lakefs
 from support.garbage_server import GarbageServer, answer
 
-NOTHING = answer("404 Not Found", b'{"message": "no such thing"}')
+NOTHING = answer(
+    "404 Not Found", b'{"status": 404, "message": "no such thing", "retryable": false}'
+)
 
 
 def as_answer(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from types import FrameType
 import pytest
 
 from perago.http_client import HttpClient
+from perago.worker.executor import ignore_stop_signals
 from support.garbage_server import GARBAGE, GarbageServer, answer
 
 ROUNDS = 400
@@ -121,3 +123,27 @@ def test_other_threads_and_ignored_signals_are_left_alone(client: HttpClient) ->
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_ignored_stop_interrupts_no_c_code_of_a_body_also_after_a_request(
+    client: HttpClient, number: signal.Signals
+) -> None:
+    """A service manager's stop reaches every process of a worker; its bodies go on."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    reading, writing = os.pipe()
+    try:
+        ignore_stop_signals()
+        assert client.request("GET", "/", seconds=20).status == 200
+        write = threading.Timer(0.6, os.write, (writing, b"x"))
+        write.start()
+        with a_signal_after(0.2, number):
+            libc = ctypes.CDLL(None, use_errno=True)
+            read = libc.read(reading, ctypes.create_string_buffer(1), 1)
+        write.join()
+        assert (read, ctypes.get_errno()) == (1, 0)
+    finally:
+        os.close(reading)
+        os.close(writing)
+        for each, handler in before.items():
+            signal.signal(each, handler)

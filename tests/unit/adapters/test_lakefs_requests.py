@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from perago.errors import BackendDeniedError, BackendUnavailableError, LostReplyError
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    LostReplyError,
+)
 from perago.lakefs import gateway, pieces
 from perago.lakefs.control import LakeFSControl
+from perago.lakefs.garbage import LakeFSGarbage
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.pieces import pieces_at_once
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
@@ -146,7 +152,8 @@ def test_a_history_that_does_not_begin_with_its_commit_is_none(found: list[str])
 
 def test_an_error_repeats_no_credentials() -> None:
     def echo() -> Iterator[bytes]:
-        return iter([answer("403 Forbidden", (server.heads[-1] + SECRET).encode())])
+        said = {"message": server.heads[-1] + SECRET}
+        return iter([answer("403 Forbidden", json.dumps(said).encode())])
 
     with (
         GarbageServer(echo) as server,
@@ -210,3 +217,42 @@ def test_a_file_is_written_in_no_more_parts_than_the_server_takes(
         objects.write("repo", "staging", "large", file, content_type="a/b", metadata={})
         parts = [line for line in server.requests if line.startswith("PUT")]
         assert len(parts) == 2
+
+
+_NOT_FOUND = answer("404 Not Found", b'{"message":"branch not found"}\n')
+
+
+def _listed(*names: str) -> bytes:
+    found = [{"id": name, "commit_id": ID} for name in names]
+    page = {"results": found, "pagination": {"has_more": False, "next_offset": ""}}
+    return answer("200 OK", json.dumps(page).encode())
+
+
+_LISTING = "GET /api/v1/repositories/repo/branches?"
+
+
+@pytest.mark.parametrize("others", [[], ["staging-2"]])
+def test_a_branch_that_is_not_found_and_not_listed_is_deleted(others: list[str]) -> None:
+    with (
+        GarbageServer(lambda: iter([_NOT_FOUND]), {_LISTING: _listed(*others)}) as server,
+        closing(LakeFSControl(lakefs(server.url))) as lake,
+        closing(LakeFSGarbage(lakefs(server.url))) as garbage,
+    ):
+        lake.delete_branch(STAGING)
+        assert garbage.delete_branch("repo", "staging", ID) == "gone"
+
+
+@pytest.mark.parametrize(
+    "listing", [_listed("staging"), answer("503 Away", b""), _NOT_FOUND], ids=["there", "away", "?"]
+)
+def test_a_branch_that_is_not_found_and_may_be_there_is_not_deleted(listing: bytes) -> None:
+    """A licence would be believed withdrawn that still lets a late merge land."""
+    with (
+        GarbageServer(lambda: iter([_NOT_FOUND]), {_LISTING: listing}) as server,
+        closing(LakeFSControl(lakefs(server.url))) as lake,
+        closing(LakeFSGarbage(lakefs(server.url))) as garbage,
+    ):
+        with pytest.raises(BackendError):
+            lake.delete_branch(STAGING)
+        with pytest.raises(BackendError):
+            garbage.delete_branch("repo", "staging", ID)

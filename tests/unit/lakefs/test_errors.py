@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from perago.errors import (
 from perago.http_client import Answer, RequestError
 from perago.lakefs.errors import from_answer, translated
 
-WHY = b'{"message": "why"}'
+WHY = b'{"message": "why: not found"}'
 CODE = "<Error><Code>NoSuchKey</Code></Error>"
 
 
@@ -42,20 +43,53 @@ CODE = "<Error><Code>NoSuchKey</Code></Error>"
 def test_an_answer_is_translated_by_its_status(status: int, kind: type[BackendError]) -> None:
     error = from_answer("list", Answer(status, WHY), changes=False)
     assert type(error) is kind
-    assert str(error) == f"LakeFS could not list: {status} why"
+    assert str(error) == f"LakeFS could not list: {status} why: not found"
 
 
-@pytest.mark.parametrize("status", [301, 307, 400, 404, 409, 412])
-def test_a_status_that_lakefs_did_not_write_is_an_outage(status: int) -> None:
-    page = Answer(status, b"<html>")
-    assert type(from_answer("read", page, changes=False)) is BackendUnavailableError
-    assert type(from_answer("merge", page, changes=True)) is LostReplyError
+FOREIGN = {
+    "a page": b"<html>",
+    "a gateway": b'{"message": "not found", "request_id": "7f3c"}',
+    "Conductor": b'{"status": 404, "message": "not found", "instance": "vm", "retryable": false}',
+    "a message that is no text": b'{"message": ["not found"]}',
+    "a list": b'["message"]',
+}
 
 
-@pytest.mark.parametrize("status", [401, 403, 413])
-def test_a_proxy_may_deny_a_request_or_find_it_too_large(status: int) -> None:
-    error = from_answer("merge", Answer(status, b"<html>"), changes=True)
-    assert type(error) in {BackendDeniedError, BackendRefusedError}
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 409, 412])
+@pytest.mark.parametrize("body", FOREIGN.values(), ids=list(FOREIGN))
+def test_a_status_that_lakefs_did_not_write_is_an_outage(status: int, body: bytes) -> None:
+    answer = Answer(status, body)
+    assert type(from_answer("read", answer, changes=False)) is BackendUnavailableError
+    assert type(from_answer("merge", answer, changes=True)) is LostReplyError
+
+
+# LakeFS 1.84 says the last one, for a path that it does not have.
+@pytest.mark.parametrize("message", ["Not Found", "no Route matched", "invalid API endpoint"])
+def test_a_404_in_other_words_than_those_of_lakefs_is_an_outage(message: str) -> None:
+    answer = Answer(404, json.dumps({"message": message}).encode())
+    assert type(from_answer("read", answer, changes=False)) is BackendUnavailableError
+
+
+# As LakeFS 1.84 writes them.
+@pytest.mark.parametrize(
+    "message",
+    [
+        "branch not found",
+        "repository not found",
+        "not found",
+        "update branch main: get commit by ref nope: not found",
+        "hard-reset main to nope: not found",
+        "source reference 'nope': not found",
+    ],
+)
+def test_what_lakefs_does_not_find_is_not_found(message: str) -> None:
+    answer = Answer(404, json.dumps({"message": message}).encode() + b"\n")
+    assert type(from_answer("read", answer, changes=False)) is NotFoundError
+
+
+def test_a_proxy_may_find_a_request_too_large() -> None:
+    error = from_answer("merge", Answer(413, b"<html>"), changes=True)
+    assert type(error) is BackendRefusedError
 
 
 def test_a_server_error_after_a_change_was_asked_for_may_hide_the_change() -> None:

@@ -171,7 +171,9 @@ def test_each_server_s_address_set_to_the_other_s_is_found(set_up: SetUp) -> Non
 
 
 def test_a_task_that_is_not_registered_is_found(set_up: SetUp) -> None:
-    missing = said({"status": 404, "message": "no such TaskDef"}, status="404 Not Found")
+    missing = said(
+        {"status": 404, "message": "no such TaskDef", "retryable": False}, status="404 Not Found"
+    )
     conductor = set_up.serve({**conductor_answers(), "GET /api/metadata/taskdefs/": missing})
     set_up.set_servers(set_up.serve(lakefs_answers()), conductor)
     set_up.patch.syspath_prepend(Path(__file__).parents[2] / "support" / "task_modules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -86,3 +87,12 @@ def test_attempts_of_one_step_share_their_logical_task() -> None:
     assert retried.logical == ATTEMPT.logical == LogicalTask("w-1", "clean_ref", 3)
     assert str(ATTEMPT.logical) == "w-1/clean_ref/3"
     assert replace(ATTEMPT, iteration=4).logical != ATTEMPT.logical
+
+
+@pytest.mark.parametrize("part", ["-seq-1-iteration-1-task-id-a-retry-1", "-exec-a", "a"])
+def test_a_branch_name_of_any_length_is_read_at_once(part: str) -> None:
+    """LakeFS lists the names, and anybody may give a branch one."""
+    name = f"{name_of()}{part * 5000}!"
+    began = time.monotonic()
+    assert parse_staging_name(name) is None
+    assert time.monotonic() - began < 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +19,13 @@ from perago.errors import (
 from perago.protocol.identity import Execution
 from perago.protocol.ports import Delivery
 from perago.protocol.record import EXPECTED_HEAD, read_record
+from perago.protocol.run import run_attempt
 from perago.testing import Faults, followed_by, preceded_by, reply_lost, request_lost
 from perago.testing.faults import Call
 from perago.testing.spark import InMemorySparkWorkspace
 from support.memory_world import (
     REPOSITORY,
+    Files,
     InMemoryWorld,
     Result,
     assert_untouched,
@@ -151,6 +154,46 @@ def test_a_retry_withdraws_a_dead_predecessors_licence_and_ends_its_session_firs
     completed(world.run(world.spark_job(body), delivery))
     assert seen == [["dead"]]
     assert world.staging_branches == []
+
+
+@pytest.mark.parametrize("moves_on_spark", [True, False])
+def test_a_retry_of_a_file_task_ends_a_dead_predecessors_transfer_first(
+    world: InMemoryWorld, moves_on_spark: bool
+) -> None:
+    """Its Spark is another server's job, which ends with no worker."""
+    delivery = world.deliver()
+    dead = Execution(delivery.claim, "dead")
+    world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
+    ports = world.ports()
+    assert ports.storage is not None
+    storage = replace(ports.storage, moves_on_spark=moves_on_spark)
+    seen: list[list[str]] = []
+
+    def body(files: Files) -> None:
+        seen.append(list(world.spark.ended))
+        files["b"] = b"2"
+
+    execution = Execution(delivery.claim, "alive")
+    outcome = run_attempt(
+        world.job(body), execution, delivery.payload, replace(ports, storage=storage)
+    )
+    completed(outcome)
+    assert seen == [["dead"] if moves_on_spark else []]
+    assert world.staging_branches == []
+
+
+def test_a_stale_execution_ends_no_other_ones_transfer(world: InMemoryWorld) -> None:
+    delivery = world.deliver()
+    live = Execution(delivery.claim, "live")
+    world.lake.repository(REPOSITORY).create_branch(live.staging_branch_name, world.ref)
+    ports = world.ports()
+    assert ports.storage is not None
+    stale = Execution(replace(delivery.claim, token="older"), "stale")
+    storage = replace(ports.storage, moves_on_spark=True)
+    run = run_attempt(world.job(), stale, delivery.payload, replace(ports, storage=storage))
+    failed(run, StaleAttemptError)
+    assert world.spark.ended == []
+    assert world.staging_branches == [live.staging_branch_name]
 
 
 def test_a_merge_that_raced_another_one_is_detected_and_kept_as_evidence(

@@ -127,11 +127,21 @@ def test_what_keeps_the_server_closed_cannot_be_set(key: str) -> None:
 
 
 def test_secrets_are_masked_in_what_is_logged() -> None:
-    secrets = ("spark.hadoop.fs.s3a.secret.key", "spark.x.password", "spark.hadoop.x.access.key")
-    options = SparkOptions(conf=tuple(f"{key}=hidden" for key in secrets))
-    spark = own(options=options)
-    assert "hidden" not in repr(spark)
+    secrets = (
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.x.password",
+        "spark.hadoop.x.access.key",
+        "spark.hadoop.fs.azure.account.key.shop.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.data.shop.blob.core.windows.net",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
+    )
+    hidden = "value-of-the-masking-test"
+    conf = [f"{key}={hidden}" for key in secrets]
+    spark = own(options=SparkOptions(conf=(*conf, f"spark.driver.extraJavaOptions=-Dx={hidden}")))
+    assert hidden not in repr(spark)
     described = spark.described()
+    assert hidden not in repr(described)
     assert {described[key] for key in secrets} == {"********"}
 
 

@@ -33,6 +33,15 @@ SECRETS = {
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "secret-of-lakefs",
     "CONDUCTOR_AUTH_SECRET": "secret-of-conductor",
     "SPARK_REMOTE": "sc://localhost:15002/;token=token-of-spark",
+    **{
+        f"PERAGO_SPARK_CONF_spark__hadoop__fs__{name}": "secret-of-a-cloud"
+        for name in (
+            "azure__account__key__shop__dfs__core__windows__net",
+            "azure__sas__data__shop__blob__core__windows__net",
+            "s3a__encryption__key",
+            "gs__auth__service__account__private__key",
+        )
+    },
 }
 
 

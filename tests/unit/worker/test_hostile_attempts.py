@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,24 @@ def test_whatever_an_input_holds_ends_at_most_its_attempt(shared: MemoryWorker, 
     task = shared.run("", value=value)
     assert task.status == "FAILED"
     assert task.reason
+    assert shared.run("", value="after").status == "COMPLETED"
+
+
+@pytest.mark.parametrize("length", [201, 300, 10_000])
+@pytest.mark.parametrize("char", ["x", "ä", "/"])
+def test_a_task_id_that_is_too_long_for_a_file_name_fails_its_attempt(
+    shared: MemoryWorker, monkeypatch: pytest.MonkeyPatch, length: int, char: str
+) -> None:
+    memory: Any = shared.conductor.memory
+    with monkeypatch.context() as patched:
+        numbers = chain([next(memory._numbers), char * length], memory._numbers)
+        patched.setattr(memory, "_numbers", numbers)
+        workflow = shared.begin("", value=1)
+        task = shared.finish(workflow)
+    assert len(task.attempt.task_id) > length
+    assert task.status == "FAILED"
+    assert str(task.reason).startswith("InputError: the task id has ")
+    assert len(str(task.reason)) < 200
     assert shared.run("", value="after").status == "COMPLETED"
 
 

@@ -31,7 +31,8 @@ MISSING = answer("404 Not Found", b"<Error><Code>NoSuchBucket</Code></Error>", "
 LAKEFS = {"GET /api/v1/user ": USER, "GET /perago-check/": MISSING}
 CONDUCTOR = {
     "GET /api/metadata/": answer(
-        "404 Not Found", json.dumps({"status": 404, "message": "no such TaskDef"}).encode()
+        "404 Not Found",
+        json.dumps({"status": 404, "message": "no such TaskDef", "retryable": False}).encode(),
     )
 }
 
