@@ -40,13 +40,7 @@ from perago.protocol.licences import Licence, Licences
 from perago.protocol.outcome import describe
 from perago.protocol.provenance import assert_replaceable, explain_moved
 from perago.protocol.publish import Published, Publisher
-from perago.protocol.record import (
-    Record,
-    read_record,
-    recordable,
-    recorded_params,
-    write_warnings,
-)
+from perago.protocol.record import Record, read_record, recordable, recorded_params, write_warnings
 from perago.protocol.workspace import (
     NamedInput,
     StagedWorkspace,
@@ -55,6 +49,8 @@ from perago.protocol.workspace import (
     allows_every_branch,
     assert_allowed,
     describe_validation,
+    no_branch,
+    not_on_branch,
     parse_input,
     write_inputs,
 )
@@ -153,17 +149,9 @@ class Steps:
         try:
             is_there = self.storage.lake.is_on_branch(space.repository, space.branch, space.ref)
         except NotFoundError as error:
-            raise InputError(
-                f"{where}: no branch {space.branch!r} in repository {space.repository!r}"
-            ) from error
+            raise no_branch(space, where) from error
         if not is_there:
-            raise InputError(
-                f"{where}: commit {space.ref} is not on branch {space.branch!r} of "
-                f"{space.repository!r}, and this worker reads only branches that it is allowed",
-                hint="Give the HEAD of the branch or a commit before it, or name the branch that "
-                "has the commit. To allow every commit of the repository, add "
-                f"{space.repository}/* to PERAGO_ALLOWED_WORKSPACES of this worker.",
-            )
+            raise not_on_branch(space, where)
 
     def _look_at_target(self, space: WorkspaceInput) -> None:
         """Fail before any work is done where the publish fence could not let it pass.
@@ -173,9 +161,7 @@ class Steps:
         try:
             head = self.storage.lake.get_head(space.repository, space.branch)
         except NotFoundError as error:
-            raise InputError(
-                f"workspace: no branch {space.branch!r} in repository {space.repository!r}"
-            ) from error
+            raise no_branch(space, "workspace") from error
         try:
             plan = build_workspace_publication_plan(
                 ref=space.ref, head=head, changed=True, branch=space.branch

@@ -159,6 +159,22 @@ def allows_every_branch(repository: str, patterns: Sequence[str]) -> bool:
     )
 
 
+def no_branch(space: WorkspaceInput, where: str) -> InputError:
+    """Build the error for a branch that is not there."""
+    return InputError(f"{where}: no branch {space.branch!r} in repository {space.repository!r}")
+
+
+def not_on_branch(space: WorkspaceInput, where: str) -> InputError:
+    """Build the error for a commit of a branch that the worker may not read."""
+    return InputError(
+        f"{where}: commit {space.ref} is not on branch {space.branch!r} of "
+        f"{space.repository!r}, and this worker reads only branches that it is allowed",
+        hint="Give the HEAD of the branch or a commit before it, or name the branch that "
+        "has the commit. To allow every commit of the repository, add "
+        f"{space.repository}/* to PERAGO_ALLOWED_WORKSPACES of this worker.",
+    )
+
+
 def describe_validation(error: ValidationError, known: Sequence[str] = ()) -> str:
     """One line per problem, without echoing the values, which may be private.
 
