@@ -23,14 +23,13 @@ from perago.protocol.events import EventSink, Phases
 from perago.protocol.garbage import local_task_id
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.job import Job, Ports, WorkspaceUse
-from perago.protocol.outcome import Completed, Outcome, failure_of
+from perago.protocol.outcome import Completed, Outcome, checked_output, failure_of
 from perago.protocol.ports import AttemptSnapshot, Lake
 from perago.protocol.run import run_attempt
 from perago.protocol.steps import (
     call_body,
     check_guardrails,
     check_result,
-    checked_output,
     validate_params,
 )
 from perago.protocol.workspace import StagingBranch

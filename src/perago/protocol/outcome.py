@@ -1,15 +1,18 @@
-"""How an attempt ends, and the one function that maps an exception to a Conductor result."""
+"""How an attempt ends: its output, and the one function that maps an exception to a result."""
 
 from __future__ import annotations
 
 import errno
+import json
 import re
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from perago.errors import INFRASTRUCTURE, Disposition, MachineError, PeragoError
+from perago.errors import INFRASTRUCTURE, Disposition, MachineError, PeragoError, ResultError
+from perago.protocol.job import Ports
+from perago.protocol.json_value import encode_json
 from perago.text import as_utf8, shorten, shorten_middle
 
 # Conductor keeps so many characters of a reason.
@@ -111,6 +114,24 @@ def told_hint(told: str) -> str | None:
     """What to do, as far as it is part of what ``told_reason`` made."""
     found = _ADDED.search(told)
     return found["hint"] if found else None
+
+
+def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:
+    """Build the very JSON that Conductor will get, before anything is published.
+
+    What is returned is read back from those bytes: plain data without surprises.
+    """
+    try:
+        encoded = encode_json(payload)
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"the result cannot be written as JSON: {describe(error)}") from error
+    if len(encoded) > ports.policy.max_output_bytes:
+        raise ResultError(
+            f"the output has {len(encoded)} bytes, "
+            f"more than the {ports.policy.max_output_bytes} allowed"
+        )
+    output: dict[str, Any] = json.loads(encoded)
+    return output
 
 
 def describe(value: object) -> str:

@@ -13,9 +13,9 @@ from perago.protocol.events import Phases
 from perago.protocol.file_task import run_file_task
 from perago.protocol.identity import Execution
 from perago.protocol.job import Job, Ports
-from perago.protocol.outcome import Completed, Outcome, failure_of
+from perago.protocol.outcome import Completed, Outcome, checked_output, failure_of
 from perago.protocol.spark_task import run_spark_task
-from perago.protocol.steps import Steps, call_body, check_result, checked_output, validate_params
+from perago.protocol.steps import Steps, call_body, check_result, validate_params
 from perago.protocol.workspace import parse_input
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,9 +34,9 @@ from perago.protocol.fences import (
 )
 from perago.protocol.identity import Execution
 from perago.protocol.job import Check, Job, Ports, StoragePorts, WorkspaceUse
-from perago.protocol.json_value import encode_json, is_too_deep
+from perago.protocol.json_value import is_too_deep
 from perago.protocol.licences import Licence, Licences
-from perago.protocol.outcome import describe
+from perago.protocol.outcome import checked_output, describe
 from perago.protocol.provenance import assert_replaceable, explain_moved
 from perago.protocol.publish import Published, Publisher
 from perago.protocol.record import Record, read_record, recordable, recorded_params, write_warnings
@@ -384,21 +383,3 @@ def check_result(job: Job, value: Any, phases: Phases) -> Executed:
 def _dump_result(job: Job, value: Any) -> Executed:
     result = job.result_model.model_validate(value)
     return Executed(type(result), result.model_dump(mode="json", by_alias=True, warnings="error"))
-
-
-def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:
-    """Build the very JSON that Conductor will get, before anything is published.
-
-    What is returned is read back from those bytes: plain data without surprises.
-    """
-    try:
-        encoded = encode_json(payload)
-    except (ValueError, RecursionError) as error:
-        raise ResultError(f"the result cannot be written as JSON: {describe(error)}") from error
-    if len(encoded) > ports.policy.max_output_bytes:
-        raise ResultError(
-            f"the output has {len(encoded)} bytes, "
-            f"more than the {ports.policy.max_output_bytes} allowed"
-        )
-    output: dict[str, Any] = json.loads(encoded)
-    return output
