@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -201,6 +201,12 @@ def _content(content: bytes, asked: Asked) -> Reply:
     return Reply(206, content[first : last + 1], part)
 
 
+def in_chunks(content: bytes, size: int = 100_000) -> bytes:
+    """The content in chunks, as a server sends it that does not say how long it is."""
+    parts = [content[at : at + size] for at in range(0, len(content), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in [*parts, b""])
+
+
 def begins(asked: Asked, line: str) -> bool:
     return asked.line.startswith(line)
 
@@ -211,6 +217,11 @@ def md5(content: bytes) -> str:
 
 def cut(_: Reply) -> None:
     """Fault: what was asked for is done, and no answer comes."""
+
+
+def chunked(reply: Reply) -> Reply:
+    """Fault: the same answer, which does not say how long it is."""
+    return replace(reply, headers={**reply.headers, "Transfer-Encoding": "chunked"})
 
 
 def status(number: int, body: bytes = b"") -> Fault:
@@ -247,10 +258,11 @@ def _handler_for(lake: PresigningLake) -> type[BaseHTTPRequestHandler]:
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            if reply.status != 204:
+            is_chunked = "Transfer-Encoding" in reply.headers
+            if reply.status != 204 and not is_chunked:
                 self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
-            self.wfile.write(reply.body)
+            self.wfile.write(in_chunks(reply.body) if is_chunked else reply.body)
 
         do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815  the names http.server looks for
 

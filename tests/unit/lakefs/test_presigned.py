@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 from pydantic import SecretStr
@@ -29,6 +29,7 @@ from support.presigning_lake import (
     SIGNATURE,
     PresigningLake,
     Reply,
+    chunked,
     cut,
     md5,
     status,
@@ -307,6 +308,19 @@ def test_an_expired_address_is_asked_for_anew(lake: PresigningLake, proven: Lake
     assert read(proven, "tiny") == b"another"
     assert [line.split("/")[-1] for line in lake.lines("GET /api/")] == ["stat"]
     assert len(lake.lines("GET /store/")) == 2
+
+
+def test_so_is_one_that_is_refused_without_a_length(
+    lake: PresigningLake, proven: LakeFSObjects
+) -> None:
+    """As AWS S3 refuses, on a connection that it keeps open."""
+    lake.expire()
+    lake.break_next("GET /store/", chunked)
+    began = monotonic()
+    assert read(proven, "tiny") == b"another"
+    assert monotonic() - began < connection(lake).read_timeout / 2
+    assert len(lake.lines("GET /store/")) == 2
+    assert through_gateway(lake) == []
 
 
 def test_so_is_the_one_of_a_large_object_by_all_of_its_pieces_once(
