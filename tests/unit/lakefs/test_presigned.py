@@ -17,7 +17,12 @@ from tenacity import wait_none
 
 from perago import retry
 from perago.connections import LakeFSConnection
-from perago.errors import BackendDeniedError, BackendUnavailableError, NotFoundError
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    NotFoundError,
+)
 from perago.lakefs import presigned
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import SMALLEST_WRITTEN
@@ -29,6 +34,7 @@ from support.presigning_lake import (
     SIGNATURE,
     PresigningLake,
     Reply,
+    as_base64,
     chunked,
     cut,
     md5,
@@ -366,6 +372,48 @@ def test_a_redirect_is_not_followed(lake: PresigningLake, proven: LakeFSObjects)
 
 
 # Uploads in parts
+
+
+def test_each_part_goes_with_its_md5(
+    lake: PresigningLake, proven: LakeFSObjects, tmp_path: Path
+) -> None:
+    write(proven, tmp_path, LARGE)
+    puts = [asked for asked in lake.requests if asked.line.startswith("PUT /store/")]
+    assert len(puts) == 3
+    assert [it.headers.get("content-md5") for it in puts] == [as_base64(it.body) for it in puts]
+
+
+@pytest.mark.parametrize("compares", [True, False])
+@pytest.mark.parametrize("parts", [["2"], ["1"], ["3", "1"]], ids=" ".join)
+def test_a_part_that_arrives_with_another_byte_is_sent_again(
+    lake: PresigningLake,
+    proven: LakeFSObjects,
+    tmp_path: Path,
+    parts: list[str],
+    *,
+    compares: bool,
+) -> None:
+    """Whether the store compares it with its MD5, or only says what it has."""
+    lake.checks_content = compares
+    lake.damaged_parts = list(parts)
+    digest = Digest(len(LARGE))
+    digest.update(memoryview(LARGE))
+    assert write(proven, tmp_path, LARGE) == digest.text()
+    assert lake.objects["new"] == LARGE
+    assert len(lake.lines("PUT /store/")) == 3 + len(parts)
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_one_that_always_does_is_never_put_on_the_branch(
+    lake: PresigningLake, proven: LakeFSObjects, tmp_path: Path, *, compares: bool
+) -> None:
+    lake.checks_content = compares
+    lake.damaged_parts = ["2"] * 1000
+    with pytest.raises(BackendError, match=r"another content|BadDigest"):
+        write(proven, tmp_path, LARGE)
+    assert "new" not in lake.objects
+    assert f"PUT {STAGING}/pmpu/u" not in lake.lines()
+    assert lake.lines(f"DELETE {STAGING}") == [f"DELETE {STAGING}/pmpu/u"]
 
 
 def test_the_address_of_a_part_that_expired_is_asked_for_anew(

@@ -15,7 +15,7 @@ from perago.http_client import RequestError, tls_context
 from perago.lakefs import store_connection
 from perago.lakefs.store_client import StoreClient, host_of
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer, answer
-from support.presigning_lake import SIGNATURE, PresigningLake, chunked, in_chunks
+from support.presigning_lake import SIGNATURE, PresigningLake, as_base64, chunked, in_chunks
 from support.tls import https_before
 
 SECONDS = 10.0
@@ -45,11 +45,12 @@ def test_content_comes_whole_or_in_part(client: StoreClient, lake: PresigningLak
 def test_content_goes_with_its_length_and_the_tag_comes_without_quotes(
     client: StoreClient, lake: PresigningLake
 ) -> None:
-    found = client.put(lake.url + PLACE, b"content", {"Content-MD5": "x"}, seconds=SECONDS)
+    headers = {"Content-MD5": as_base64(b"content")}
+    found = client.put(lake.url + PLACE, b"content", headers, seconds=SECONDS)
     assert (found.status, found.etag) == (200, "9a0364b9e99bb480dd25e1f0284c8555")
     (asked,) = lake.requests
     assert asked.body == b"content"
-    assert asked.headers["content-md5"] == "x"
+    assert asked.headers["content-md5"] == headers["Content-MD5"]
     assert asked.headers["host"] == lake.url.removeprefix("http://")
 
 
