@@ -107,6 +107,10 @@ class PresigningLake:
         """Let all addresses expire that were given out so far."""
         self._oldest = self._signed + 1
 
+    def refuse_all(self) -> None:
+        """Refuse all addresses, also those that are yet to be given out."""
+        self._oldest = 1 << 60
+
     def answer(self, asked: Asked) -> Reply | None:
         with self._lock:
             self.requests.append(asked)

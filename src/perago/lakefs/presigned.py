@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 
 from pydantic import TypeAdapter
 
-from perago.connections import LakeFSConnection
+from perago.connections import LakeFSConnection, plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError
 from perago.http_client import RequestError
 from perago.lakefs.addresses import Address, ReadAddresses, RenewedAddress
@@ -40,6 +40,11 @@ _log = logging.getLogger(__name__)
 # Smaller objects are written through the gateway: one request to LakeFS instead of two besides the
 # one to the store.
 SMALLEST_WRITTEN = 1 << 20
+# LakeFS says where objects go, also where its own address is encrypted.
+PLAIN_HTTP_HINT = (
+    "Have LakeFS give out https:// addresses (blockstore.s3.pre_signed_endpoint), or set "
+    "PERAGO_TRANSFER=gateway."
+)
 # For how long a store that could not be used is not tried again.
 REST_SECONDS = 600.0
 # With these a store refuses an address: expired, signed by a clock that is wrong, or not allowed.
@@ -270,6 +275,8 @@ class PresignedClient:
             return self._retrier()(once)
 
     def _sent(self, what: str, url: str, send: Callable[[str], StoreAnswer]) -> StoreAnswer:
+        if url.startswith("http://"):
+            _warn_of_plain_http(host_of(url))
         try:
             return send(url)
         except RequestError as error:
@@ -298,6 +305,13 @@ class PresignedClient:
         return self._connection.connect_timeout + (
             PIECE_PATIENCE * self._connection.read_timeout * pieces
         )
+
+
+@lru_cache(maxsize=64)
+def _warn_of_plain_http(host: str) -> None:
+    """Warn once in a process if objects go to another machine without encryption."""
+    if warning := plain_http_warning(host):
+        _log.warning("the object store %s: %s. %s", host, warning, PLAIN_HTTP_HINT)
 
 
 def _damaged(sent: list[_SentPart]) -> list[int]:

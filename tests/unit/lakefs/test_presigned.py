@@ -41,6 +41,8 @@ from support.presigning_lake import (
     status,
 )
 
+# Of this machine, and not one of loopback.
+ANOTHER_NAME = "0.0.0.0"  # noqa: S104  nothing listens there
 STAGING = f"/api/v1/repositories/{REPOSITORY}/branches/{BRANCH}/staging"
 LARGE = bytes(range(256)) * ((2 * PIECE + 512) // 256)
 Open = Callable[[PresigningLake], LakeFSObjects]
@@ -204,6 +206,33 @@ def test_azure_is_told_what_kind_of_blob_it_gets(opened: Open, tmp_path: Path) -
         write(opened(lake), tmp_path, bytes(SMALLEST_WRITTEN))
         (put,) = (asked for asked in lake.requests if asked.line.startswith("PUT /store/"))
     assert put.headers["x-ms-blob-type"] == "BlockBlob"
+
+
+# A store that is reached without encryption
+
+
+@pytest.mark.parametrize(("host", "warns"), [(ANOTHER_NAME, True), ("127.0.0.1", False)])
+def test_plain_http_to_the_store_is_warned_of_once(
+    lake: PresigningLake,
+    opened: Open,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+    *,
+    warns: bool,
+) -> None:
+    presigned._warn_of_plain_http.cache_clear()
+    lake.store_url = lake.url.replace("127.0.0.1", host)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            objects = opened(lake)
+            assert [read(objects), read(objects, "tiny")] == [b"content", b"another"]
+            write(objects, tmp_path, LARGE)
+    assert through_gateway(lake) == []
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == warns
+    assert all(f"the object store {lake.store_url}: plain http" in text for text in told)
+    assert SIGNATURE not in caplog.text
 
 
 # A store that is of no use from here
