@@ -108,6 +108,7 @@ GARBAGE: dict[str, Callable[[], Iterator[bytes]]] = {
     "cut headers": _once(_OK + b"Content-Le"),
     "a cut body": _once(_OK + b"Content-Length: 1000\r\n\r\n{"),
     "a cut chunk": _once(_OK + b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n{"),
+    "a chunk of no size": _once(_OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"),
     "an impossible length": _once(_OK + b"Content-Length: -1\r\n\r\n{}"),
     "another protocol": _once(b"SSH-2.0-OpenSSH_9.6\r\n"),
     "TLS": _once(b"\x15\x03\x01\x00\x02\x02\x46"),

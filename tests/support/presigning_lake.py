@@ -6,11 +6,12 @@ it is asked to: to refuse an address, to go away in the middle, to lose an answe
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -63,6 +64,10 @@ class PresigningLake:
         self.labels: dict[str, dict[str, Any]] = {}
         self.requests: list[Asked] = []
         self.connections = 0
+        # Parts that arrive with another byte, once each, and whether the store compares them with
+        # what they come with.
+        self.damaged_parts: list[str] = []
+        self.checks_content = True
         self._storage = {
             "blockstore_type": kind,
             "pre_sign_support": presigns,
@@ -101,6 +106,10 @@ class PresigningLake:
     def expire(self) -> None:
         """Let all addresses expire that were given out so far."""
         self._oldest = self._signed + 1
+
+    def refuse_all(self) -> None:
+        """Refuse all addresses, also those that are yet to be given out."""
+        self._oldest = 1 << 60
 
     def answer(self, asked: Asked) -> Reply | None:
         with self._lock:
@@ -151,8 +160,15 @@ class PresigningLake:
             return Reply(403, _REFUSED.format(SIGNATURE).encode())
         place = asked.path.removeprefix("/store/") + asked.query.get("part", "")
         if asked.method == "PUT":
-            self._places[place] = asked.body
-            return Reply(200, headers={"ETag": f'"{md5(asked.body)}"'})
+            content = asked.body
+            if (part := asked.query.get("part", "")) in self.damaged_parts:
+                self.damaged_parts.remove(part)
+                content = bytes([content[0] ^ 1]) + content[1:]
+            stated = asked.headers.get("content-md5", as_base64(content))
+            if self.checks_content and stated != as_base64(content):
+                return Reply(400, b"<Error><Code>BadDigest</Code></Error>")
+            self._places[place] = content
+            return Reply(200, headers={"ETag": f'"{md5(content)}"'})
         return _content(self.objects[bytes.fromhex(place.removeprefix("o/")).decode()], asked)
 
     def _of_staging(self, asked: Asked) -> Reply:
@@ -201,6 +217,12 @@ def _content(content: bytes, asked: Asked) -> Reply:
     return Reply(206, content[first : last + 1], part)
 
 
+def in_chunks(content: bytes, size: int = 100_000) -> bytes:
+    """The content in chunks, as a server sends it that does not say how long it is."""
+    parts = [content[at : at + size] for at in range(0, len(content), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in [*parts, b""])
+
+
 def begins(asked: Asked, line: str) -> bool:
     return asked.line.startswith(line)
 
@@ -209,8 +231,18 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
+def as_base64(content: bytes) -> str:
+    """The MD5 as a header states it."""
+    return base64.b64encode(bytes.fromhex(md5(content))).decode()
+
+
 def cut(_: Reply) -> None:
     """Fault: what was asked for is done, and no answer comes."""
+
+
+def chunked(reply: Reply) -> Reply:
+    """Fault: the same answer, which does not say how long it is."""
+    return replace(reply, headers={**reply.headers, "Transfer-Encoding": "chunked"})
 
 
 def status(number: int, body: bytes = b"") -> Fault:
@@ -247,10 +279,11 @@ def _handler_for(lake: PresigningLake) -> type[BaseHTTPRequestHandler]:
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            if reply.status != 204:
+            is_chunked = "Transfer-Encoding" in reply.headers
+            if reply.status != 204 and not is_chunked:
                 self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
-            self.wfile.write(reply.body)
+            self.wfile.write(in_chunks(reply.body) if is_chunked else reply.body)
 
         do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815  the names http.server looks for
 

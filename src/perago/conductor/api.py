@@ -25,7 +25,12 @@ _TEXT = "text/plain; charset=utf-8"
 _DEAD_TOKEN = (b"EXPIRED_TOKEN", b"INVALID_TOKEN")
 
 _Id = Annotated[str, StringConstraints(min_length=1)]
-_Count = Annotated[int, Field(ge=0)]
+# What 64 bits hold: larger numbers are of no server, and no float.
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+# In milliseconds, bounded by the years that a datetime can hold.
+Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
+# Bounded so that they can be added to any moment.
+Seconds = Annotated[float, Field(ge=0, lt=1 << 36, allow_inf_nan=False)]
 
 
 class ConductorMessage(BaseModel):
@@ -49,11 +54,11 @@ class TaskMessage(ConductorMessage):
     worker_id: str | None = None
     retried_task_id: str | None = None
     reason_for_incompletion: str | None = None
-    retry_count: _Count = 0
-    seq: _Count = 0
-    iteration: _Count = 0
-    scheduled_time: _Count = 0
-    response_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    retry_count: Count = 0
+    seq: Count = 0
+    iteration: Count = 0
+    scheduled_time: Moment = 0
+    response_timeout_seconds: Seconds = 0.0
     input_data: dict[str, Any] | None = None
 
 
@@ -62,7 +67,7 @@ class WorkflowMessage(ConductorMessage):
 
     workflow_id: _Id
     status: _Id
-    end_time: _Count | None = None
+    end_time: Moment | None = None
 
 
 Instance = TypeVar("Instance", bound=WorkflowMessage)
@@ -82,7 +87,7 @@ class _TokenMessage(ConductorMessage):
 TASK = TypeAdapter(TaskMessage)
 TASKS = TypeAdapter(list[TaskMessage])
 WORKFLOW = TypeAdapter(WorkflowMessage)
-SIZES = TypeAdapter(dict[str, int])
+SIZES = TypeAdapter(dict[str, Count])
 TASKDEF = TypeAdapter(dict[str, Any])
 CONFIG = TypeAdapter(_ConfigMessage)
 _TOKEN = TypeAdapter(_TokenMessage)

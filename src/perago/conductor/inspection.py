@@ -12,6 +12,8 @@ from pydantic import Field, TypeAdapter
 from perago.conductor.api import (
     ConductorApi,
     ConductorMessage,
+    Count,
+    Moment,
     TaskMessage,
     WorkflowMessage,
     parsed,
@@ -25,8 +27,6 @@ from perago.protocol.identity import LogicalTask
 from perago.retry import TRIES, retrying_times
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-# Milliseconds, bounded by the years that a datetime can hold.
-_Moment = Annotated[int, Field(ge=0, lt=1 << 47)]
 
 
 class _TypeMessage(ConductorMessage):
@@ -34,9 +34,9 @@ class _TypeMessage(ConductorMessage):
 
 
 class _TaskMessage(TaskMessage):
-    start_time: _Moment = 0
-    update_time: _Moment = 0
-    end_time: _Moment = 0
+    start_time: Moment = 0
+    update_time: Moment = 0
+    end_time: Moment = 0
     workflow_task: _TypeMessage | None = None
     output_data: dict[str, Any] | None = None
 
@@ -51,14 +51,14 @@ class _FoundMessage(ConductorMessage):
 
 class _LogMessage(ConductorMessage):
     log: str = ""
-    created_time: _Moment = 0
+    created_time: Moment = 0
 
 
 class _WorkflowMessage(WorkflowMessage):
     workflow_name: str | None = None
-    start_time: _Moment | None = None
-    create_time: _Moment | None = None
-    end_time: _Moment | None = None
+    start_time: Moment | None = None
+    create_time: Moment | None = None
+    end_time: Moment | None = None
     reason_for_incompletion: str | None = None
     workflow_definition: dict[str, Any] | None = None
     tasks: list[_TaskMessage] | None = None
@@ -78,7 +78,7 @@ class _WorkflowsFoundMessage(ConductorMessage):
 class _PollMessage(ConductorMessage):
     queue_name: str
     domain: str | None = None
-    last_poll_time: _Moment = 0
+    last_poll_time: Moment = 0
 
 
 _TASK = TypeAdapter(_TaskMessage)
@@ -87,7 +87,7 @@ _FOUND = TypeAdapter(_FoundMessage)
 _WORKFLOW = TypeAdapter(_WorkflowMessage)
 _WORKFLOWS_FOUND = TypeAdapter(_WorkflowsFoundMessage)
 _POLLS = TypeAdapter(list[_PollMessage])
-_SIZES = TypeAdapter(dict[str, int])
+_SIZES = TypeAdapter(dict[str, Count])
 # Each of them is read by itself.
 MOST_RUNNING = 200
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from perago.conductor.api import TASKDEF, ConductorApi, ConductorMessage, segment, shallow
+from perago.conductor.api import TASKDEF, ConductorApi, ConductorMessage, Seconds, segment, shallow
 from perago.connections import ConductorConnection
 from perago.errors import NotFoundError
 from perago.http_errors import nothing, parse_json
@@ -15,7 +15,7 @@ from perago.retry import UNSENT_SECONDS
 
 class _LeaseMessage(ConductorMessage):
     name: Annotated[str, Field(min_length=1)]
-    response_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    response_timeout_seconds: Seconds = 0.0
 
 
 _LEASES = TypeAdapter(list[_LeaseMessage])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from perago.conductor.api import (
     TASKDEF,
     ConductorApi,
     ConductorMessage,
+    Count,
+    Moment,
     TaskMessage,
     WorkflowMessage,
     read_workflow,
@@ -30,11 +32,11 @@ _WORKFLOW_ID = re.compile(r"[\w-]{16,128}", re.ASCII)
 class _StepMessage(TaskMessage):
     """A task, as its workflow's answer holds it."""
 
-    start_time: Annotated[int, Field(ge=0)] = 0
-    end_time: Annotated[int, Field(ge=0)] = 0
+    start_time: Moment = 0
+    end_time: Moment = 0
     retried: bool = False
-    callback_after_seconds: Annotated[int, Field(ge=0)] = 0
-    start_delay_in_seconds: Annotated[int, Field(ge=0)] = 0
+    callback_after_seconds: Count = 0
+    start_delay_in_seconds: Count = 0
     output_data: dict[str, Any] | None = None
 
 
@@ -42,9 +44,9 @@ class _RunMessage(WorkflowMessage):
     """A workflow with its tasks."""
 
     workflow_name: str | None = None
-    workflow_version: Annotated[int, Field(ge=0)] = 0
-    start_time: Annotated[int, Field(ge=0)] | None = None
-    create_time: Annotated[int, Field(ge=0)] | None = None
+    workflow_version: Count = 0
+    start_time: Moment | None = None
+    create_time: Moment | None = None
     reason_for_incompletion: str | None = None
     output: dict[str, Any] | None = None
     tasks: list[_StepMessage] | None = None
@@ -57,7 +59,7 @@ class _BulkMessage(ConductorMessage):
 
 
 class _PollMessage(ConductorMessage):
-    last_poll_time: Annotated[int, Field(ge=0)]
+    last_poll_time: Moment
 
 
 _RUN = TypeAdapter(_RunMessage)

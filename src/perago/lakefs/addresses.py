@@ -169,9 +169,10 @@ class ReadAddresses:
         url = item.physical_address or ""
         if not url.startswith(("http://", "https://")):
             return None
-        if not item.physical_address_expiry:
+        expiry = item.physical_address_expiry or 0
+        if expiry <= 0:
             return PresignedAddress.undated(url)
-        left = item.physical_address_expiry - now - _MARGIN_SECONDS
+        left = expiry - now - _MARGIN_SECONDS
         return PresignedAddress(url, time.monotonic() + left)
 
     def _time_of_lakefs(self) -> float:

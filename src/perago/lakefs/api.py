@@ -36,7 +36,10 @@ _SLOWEST = 64 << 10
 _COMMIT_ID = re.compile(rb'^"?[0-9a-f]{8,}"?$')
 
 _Id = Annotated[str, StringConstraints(min_length=1)]
-_Size = Annotated[int, Field(ge=0)]
+# What 64 bits hold: larger numbers are of no server, and no float.
+_Size = Annotated[int, Field(ge=0, lt=1 << 63)]
+# In seconds, bounded by the years that a datetime can hold.
+_Moment = Annotated[int, Field(ge=0, lt=1 << 37)]
 
 
 class LakeFSMessage(BaseModel):
@@ -48,8 +51,7 @@ class LakeFSMessage(BaseModel):
 class CommitMessage(LakeFSMessage):
     id: _Id
     parents: list[_Id]
-    # Bounded by the years that a datetime can hold.
-    creation_date: Annotated[int, Field(ge=0, lt=1 << 37)]
+    creation_date: _Moment
     committer: str = ""
     message: str = ""
     metadata: dict[str, str] | None = None
@@ -84,7 +86,8 @@ class ObjectMessage(LakeFSMessage):
     metadata: dict[str, str] | None = None
     # Where the object is, or if it was asked for, a presigned address of it, which is a secret.
     physical_address: Annotated[str | None, Field(repr=False)] = None
-    physical_address_expiry: int | None = None
+    # A Go server's time that is not set is in the year 1.
+    physical_address_expiry: Annotated[int, Field(gt=-1 << 37, lt=1 << 37)] | None = None
 
 
 class ChangeMessage(LakeFSMessage):
@@ -98,7 +101,7 @@ class RunMessage(LakeFSMessage):
 
 
 class _Failure(LakeFSMessage):
-    status_code: int
+    status_code: Annotated[int, Field(ge=0, lt=1000)]
     message: str
 
 

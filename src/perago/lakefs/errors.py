@@ -89,6 +89,13 @@ def from_store_answer(what: str, host: str, answer: StoreAnswer) -> BackendError
     )
 
 
+def from_damaged_part(what: str, host: str) -> BackendError:
+    """Build the error for a part of which the object store has another content than was sent."""
+    store = _ObjectStore.at(host)
+    message = f"{store.name} has another content of a part than was sent, twice, to {what}"
+    return http_errors.outage(message, changes=False, hint=store.unreachable_hint)
+
+
 class _ObjectStore(http_errors.ServerDescription):
     """The store to which LakeFS gives addresses. No setting says where it is."""
 

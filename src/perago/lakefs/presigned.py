@@ -13,22 +13,21 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 
 from pydantic import TypeAdapter
 
-from perago.connections import LakeFSConnection
+from perago.connections import LakeFSConnection, plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError
 from perago.http_client import RequestError
 from perago.lakefs.addresses import PresignedAddress, ReadAddresses, RenewedAddress
 from perago.lakefs.api import ConfigMessage, LakeFSApi, LakeFSMessage, parsed
-from perago.lakefs.errors import from_store_answer, from_store_request
+from perago.lakefs.errors import from_damaged_part, from_store_answer, from_store_request
 from perago.lakefs.pieces import PIECE_PATIENCE, pieces_at_once, read_ahead
 from perago.lakefs.shared_call import SharedCall
 from perago.lakefs.staging import Target, UploadLocation, UploadRequests
@@ -41,6 +40,11 @@ _log = logging.getLogger(__name__)
 # Smaller objects are written through the gateway: one request to LakeFS instead of two besides the
 # one to the store.
 SMALLEST_WRITTEN = 1 << 20
+# LakeFS says where objects go, also where its own address is encrypted.
+PLAIN_HTTP_HINT = (
+    "Have LakeFS give out https:// addresses (blockstore.s3.pre_signed_endpoint), or set "
+    "PERAGO_TRANSFER=gateway."
+)
 # For how long a store that could not be used is not tried again.
 REST_SECONDS = 600.0
 # With these a store refuses an address: expired, signed by a clock that is wrong, or not allowed.
@@ -76,6 +80,14 @@ class _Offer:
     parts: bool = False
     # What a store needs besides the content.
     headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _SentPart:
+    """A part that was sent: the store's tag of what it has, and the MD5 of what was sent."""
+
+    etag: str
+    md5: str
 
 
 class PresignedClient:
@@ -188,9 +200,7 @@ class PresignedClient:
             locations.append(self._staging.locate(target))
             return PresignedAddress.undated(locations[-1].presigned_url)
 
-        # The store compares it with what arrives.
-        check = {"Content-MD5": base64.b64encode(digest.digest()).decode()}
-        self._put(target.what, RenewedAddress(ask), content, check)
+        self._put(target.what, RenewedAddress(ask), content, digest.digest())
         self._staging.link(target, locations[-1], digest.hexdigest(), len(content))
         return digest.hexdigest()
 
@@ -200,32 +210,37 @@ class PresignedClient:
         addresses = [PresignedAddress.undated(url) for url in upload.presigned_urls]
         with source.open("rb") as file:
 
-            def send(index: int) -> str:
+            def send(index: int) -> _SentPart:
                 ask = partial(self._staging.locate_part, target, upload, index + 1)
                 content = os.pread(file.fileno(), piece, index * piece)
-                return self._put(target.what, RenewedAddress(ask, addresses[index]), content).etag
+                digest = _md5(content)
+                address = RenewedAddress(ask, addresses[index])
+                answer = self._put(target.what, address, content, digest.digest())
+                return _SentPart(answer.etag, digest.hexdigest())
 
             try:
                 with ThreadPoolExecutor(pieces_at_once(piece), "perago-part") as pool:
-                    etags = list(pool.map(send, range(len(addresses))))
-                self._staging.complete(target, upload, etags, size)
+                    sent = list(pool.map(send, range(len(addresses))))
+                for index in _damaged(sent):
+                    sent[index] = send(index)
+                if _damaged(sent):
+                    raise from_damaged_part(target.what, host_of(addresses[0].url))
+                self._staging.complete(target, upload, [part.etag for part in sent], size)
             except Exception:
                 self._staging.abort(target, upload)
                 raise
-            return _digest_of_parts(etags, os.pread(file.fileno(), piece, 0))
+            return _digest_of_parts(sent)
 
     def _put(
-        self,
-        what: str,
-        address: RenewedAddress,
-        content: bytes,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        self, what: str, address: RenewedAddress, content: bytes, digest: bytes
     ) -> StoreAnswer:
-        everything = {**dict(self._offer.headers if self._offer else ()), **headers}
+        """Write content with its MD5, which the store compares with what arrives."""
+        headers = dict(self._offer.headers if self._offer else ())
+        headers["Content-MD5"] = base64.b64encode(digest).decode()
 
         def put(url: str) -> StoreAnswer:
             seconds = self._seconds(len(content))
-            answer = self._store.put(url, content, everything, seconds=seconds)
+            answer = self._store.put(url, content, headers, seconds=seconds)
             if answer.status in _WRITTEN and not answer.etag:
                 raise RequestError("the answer has no ETag", sent=True)
             return answer
@@ -260,6 +275,8 @@ class PresignedClient:
             return self._retrier()(once)
 
     def _sent(self, what: str, url: str, send: Callable[[str], StoreAnswer]) -> StoreAnswer:
+        if url.startswith("http://"):
+            _warn_of_plain_http(host_of(url))
         try:
             return send(url)
         except RequestError as error:
@@ -290,12 +307,30 @@ class PresignedClient:
         )
 
 
-def _digest_of_parts(etags: list[str], first: bytes) -> str:
-    """Return the digest of an object, if the store's tags of its parts are MD5s, or nothing.
+@lru_cache(maxsize=64)
+def _warn_of_plain_http(host: str) -> None:
+    """Warn once in a process if objects go to another machine without encryption."""
+    if warning := plain_http_warning(host):
+        _log.warning("the object store %s: %s. %s", host, warning, PLAIN_HTTP_HINT)
 
-    Some stores have tags of the same form that are none, for example where they encrypt with keys
-    of their own: one part tells.
+
+def _damaged(sent: list[_SentPart]) -> list[int]:
+    """Return the parts of which the store has another content than was sent, by its tags.
+
+    Some stores have tags that look like an MD5 and are none, for example where they encrypt with
+    keys of their own. Then not one of them is.
     """
-    if not all(map(DIGEST.fullmatch, etags)) or _md5(first).hexdigest() != etags[0]:
+    if all(part.etag != part.md5 for part in sent):
+        return []
+    return [
+        index
+        for index, part in enumerate(sent)
+        if part.etag != part.md5 and DIGEST.fullmatch(part.etag)
+    ]
+
+
+def _digest_of_parts(sent: list[_SentPart]) -> str:
+    """Return the digest of an object, if the store's tags of its parts are MD5s, or nothing."""
+    if any(part.etag != part.md5 for part in sent):
         return ""
-    return _md5(b"".join(map(bytes.fromhex, etags))).hexdigest()
+    return _md5(b"".join(bytes.fromhex(part.md5) for part in sent)).hexdigest()

@@ -122,13 +122,9 @@ class StoreClient:
         def read(head: Head, connection: Connection) -> memoryview:
             if head.status != status:
                 return connection.read_error(head)
-            if head.length != length:
-                raise AnswerError(f"the answer has {head.length} bytes instead of {length}")
             if part is not None and not head.fields.get("content-range", "").startswith(part):
                 raise AnswerError("the answer is another part of the object")
-            content = memoryview(bytearray(length))
-            connection.fill(content)
-            return content
+            return connection.read_content(head, length)
 
         return self._request("GET", url, headers, b"", seconds, read)
 

@@ -6,6 +6,7 @@ import re
 import select
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
 _MAX_HEAD = 64 << 10
 # What is read of an answer that is not the one that was asked for.
 _MAX_ERROR = 64 << 10
+# Of what is sent around the chunks of an answer: their sizes, extensions, and trailers.
+_MAX_AROUND = 64 << 10
 # Stores close idle connections after 5 seconds and more.
 _KEEP_ALIVE_SECONDS = 4.0
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: |\r|\Z)")
-_DIGITS = re.compile(r"\d{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+_WITHOUT_CONTENT = {204, 304}
+# Where two values would mean two lengths.
+_FRAMING = {"content-length", "transfer-encoding"}
 
 
 class Endpoint(NamedTuple):
@@ -56,7 +63,7 @@ class Head:
         for field in lines:
             name, colon, value = field.decode("latin-1").partition(":")
             name, value = name.lower(), value.strip()
-            if not colon or (fields.get(name, value) != value and name == "content-length"):
+            if not colon or (fields.get(name, value) != value and name in _FRAMING):
                 raise AnswerError("the head of the answer is not HTTP")
             fields[name] = value
         return cls(int(status[2]), status[1] == b"1", fields)
@@ -64,9 +71,17 @@ class Head:
     @property
     def length(self) -> int | None:
         """The length of the content; None if it is not stated."""
+        if self.status in _WITHOUT_CONTENT:
+            return 0
         value = self.fields.get("content-length", "")
         is_stated = "transfer-encoding" not in self.fields and _DIGITS.fullmatch(value)
         return int(value) if is_stated else None
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the content comes in chunks, the last of which says that it is one."""
+        coding = self.fields.get("transfer-encoding", "").lower()
+        return coding == "chunked" and self.status not in _WITHOUT_CONTENT
 
     @property
     def etag(self) -> str:
@@ -108,33 +123,35 @@ class Connection:
             while (end := self._ahead.find(b"\r\n\r\n")) < 0:
                 if len(self._ahead) > _MAX_HEAD:
                     raise AnswerError("the head of the answer is too long")
-                self._wait_no_longer()
-                received = self._socket.recv(_MAX_HEAD)
-                if not received:
-                    raise AnswerError("the connection ended before the answer")
-                self._ahead += received
+                self._receive_ahead()
             head, self._ahead = Head.parsed(self._ahead[:end]), self._ahead[end + 4 :]
             if head.status >= 200:
                 return head
 
-    def fill(self, content: memoryview) -> None:
-        """Read all of the content."""
-        given = min(len(self._ahead), len(content))
-        content[:given] = self._ahead[:given]
-        self._ahead = self._ahead[given:]
-        left = content[given:]
-        while left:
-            self._wait_no_longer()
-            if not (count := self._socket.recv_into(left)):
-                raise AnswerError(f"the answer ended {len(left)} bytes before its end")
-            left = left[count:]
-        self.is_at_end = not self._ahead
+    def read_content(self, head: Head, length: int) -> memoryview:
+        """Read all of the content, which must have so many bytes."""
+        if not head.is_chunked and head.length != length:
+            raise AnswerError(f"the answer has {head.length} bytes instead of {length}")
+        content = memoryview(bytearray(length))
+        if not head.is_chunked:
+            self._fill(content)
+            self.is_at_end = not self._ahead
+            return content
+        left = content
+        for size in self._chunks(length):
+            if size > len(left):
+                raise AnswerError(f"the answer has more than {length} bytes")
+            self._fill(left[:size])
+            left = left[size:]
+        if left:
+            raise AnswerError(f"the answer ended {len(left)} bytes before its end")
+        return content
 
     def read_error(self, head: Head) -> memoryview:
         """Read what an answer says, or the start of it; nothing but a code is shown of it."""
+        if head.is_chunked:
+            return self._read_error_in_chunks()
         length = _MAX_ERROR if head.length is None else min(head.length, _MAX_ERROR)
-        if head.status == 204:
-            length = 0
         said = bytearray(self._ahead[:length])
         self._ahead = self._ahead[length:]
         while len(said) < length:
@@ -144,6 +161,62 @@ class Connection:
             said += received
         self.is_at_end = length == head.length and not self._ahead
         return memoryview(said)
+
+    def _read_error_in_chunks(self) -> memoryview:
+        said = bytearray()
+        for size in self._chunks(_MAX_ERROR):
+            part = bytearray(min(size, _MAX_ERROR - len(said)))
+            self._fill(memoryview(part))
+            said += part
+            if len(part) < size:
+                break
+        return memoryview(said)
+
+    def _chunks(self, length: int) -> Iterator[int]:
+        """Yield the size of each chunk, whose content the caller reads before the next one.
+
+        ``length``: how much content is expected. Small chunks have as much around them.
+        """
+        allowed = _MAX_AROUND + length
+        while True:
+            line = self._read_line(allowed)
+            allowed -= len(line)
+            if (found := _CHUNK.fullmatch(line)) is None:
+                raise AnswerError("a chunk of the answer is not HTTP")
+            if (size := int(found[1], 16)) == 0:
+                break
+            yield size
+            if self._read_line(allowed):
+                raise AnswerError("a chunk of the answer is not HTTP")
+        while trailer := self._read_line(allowed):
+            allowed -= len(trailer)
+        self.is_at_end = not self._ahead
+
+    def _read_line(self, longest: int) -> bytes:
+        while (end := self._ahead.find(b"\r\n")) < 0 and len(self._ahead) <= longest:
+            self._receive_ahead()
+        if end < 0 or end > longest:
+            raise AnswerError("what is around the chunks of the answer is too long")
+        line, self._ahead = self._ahead[:end], self._ahead[end + 2 :]
+        return line
+
+    def _receive_ahead(self) -> None:
+        self._wait_no_longer()
+        received = self._socket.recv(_MAX_HEAD)
+        if not received:
+            raise AnswerError("the connection ended before the answer")
+        self._ahead += received
+
+    def _fill(self, content: memoryview) -> None:
+        given = min(len(self._ahead), len(content))
+        content[:given] = self._ahead[:given]
+        self._ahead = self._ahead[given:]
+        left = content[given:]
+        while left:
+            self._wait_no_longer()
+            if not (count := self._socket.recv_into(left)):
+                raise AnswerError(f"the answer ended {len(left)} bytes before its end")
+            left = left[count:]
 
     def _wait_no_longer(self) -> None:
         left = self._ends - time.monotonic()

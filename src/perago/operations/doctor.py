@@ -20,7 +20,7 @@ from perago.lakefs.api import LakeFSApi
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import FenceState
 from perago.lakefs.garbage import LakeFSGarbage
-from perago.lakefs.presigned import PresignedClient
+from perago.lakefs.presigned import PLAIN_HTTP_HINT, PresignedClient
 from perago.masking import environment_with_secrets, remember_spark_remote
 from perago.operations.fence import FenceAdmin
 from perago.operations.findings import Finding
@@ -241,6 +241,8 @@ def check_objects(
             else:
                 store = client.check(repository, lake.default_branch(repository))
                 yield Finding(check, True, f"move straight to and from {store}, which answers")
+                if warning := plain_http_warning(store):
+                    yield Finding(check, False, f"{store}: {warning}", PLAIN_HTTP_HINT)
         except BackendError as error:
             yield _failure(check, error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -12,13 +13,16 @@ from tenacity import wait_none
 
 from perago import retry
 from perago.conductor.client import ConductorAttempts
+from perago.conductor.inspection import ConductorInspection
+from perago.conductor.taskdefs import ConductorTaskDefs
+from perago.conductor.workflows import ConductorWorkflows
 from perago.errors import BackendUnavailableError, LostReplyError
 from perago.lakefs import control, presigned
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import PresignedClient
-from support.adapter_calls import ADAPTERS, Patience
-from support.garbage_server import ENDLESS, GARBAGE, SLOW, GarbageServer
+from support.adapter_calls import ADAPTERS, ID, Patience
+from support.garbage_server import ENDLESS, GARBAGE, HERE, SLOW, GarbageServer, placed_answer
 
 # Eight tries at most, of three seconds each, on a machine that is busy with other tests.
 _SECONDS = 40.0
@@ -87,3 +91,100 @@ def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
     }
     assert outcomes == expected
     assert max(seconds for _, seconds in results.values()) < _SECONDS
+
+
+# Good answers, but for one number each.
+_COMMIT = {"id": ID, "parents": [], "creation_date": 1}
+_OBJECT = {"path": "key", "path_type": "object", "size_bytes": 7, "physical_address": f"{HERE}/x"}
+_TASK = {
+    "taskId": "task",
+    "workflowInstanceId": "workflow",
+    "status": "IN_PROGRESS",
+    "referenceTaskName": "step",
+    "taskType": "type",
+}
+_WORKFLOW = {"workflowId": "workflow", "status": "RUNNING"}
+
+
+def _page(entry: object) -> object:
+    return {"results": [entry], "pagination": {"has_more": False}}
+
+
+def _numbered(good: Mapping[str, object], *names: str) -> list[dict[str, object]]:
+    """An answer for each of the fields, which has a number that no server means."""
+    return [{**good, name: 10**400} for name in names]
+
+
+_NUMBERS: list[tuple[type, str, list[object]]] = [
+    (LakeFSControl, "get_commit", [*_numbered(_COMMIT, "creation_date")]),
+    (LakeFSObjects, "list", [_page(it) for it in _numbered(_OBJECT, "size_bytes")]),
+    (
+        LakeFSObjects,
+        "changes",
+        [_page(it) for it in _numbered({"path": "a", "type": "added"}, "size_bytes")],
+    ),
+    (LakeFSObjects, "delete", [{"errors": _numbered({"message": "no"}, "status_code")}]),
+    (
+        PresignedClient,
+        "read (an address)",
+        [*_numbered(_OBJECT, "size_bytes", "physical_address_expiry")],
+    ),
+    (
+        PresignedClient,
+        "read (addresses)",
+        [_page(it) for it in _numbered(_OBJECT, "size_bytes", "physical_address_expiry")],
+    ),
+    (
+        ConductorAttempts,
+        "read",
+        [
+            *_numbered(
+                _TASK, "retryCount", "seq", "iteration", "scheduledTime", "responseTimeoutSeconds"
+            )
+        ],
+    ),
+    (ConductorAttempts, "find_waiting", [{"task": 10**400}]),
+    (ConductorInspection, "task", [*_numbered(_TASK, "startTime", "updateTime", "endTime")]),
+    (ConductorInspection, "queues", [{"task": 10**400}]),
+    (
+        ConductorTaskDefs,
+        "response_timeouts",
+        [_numbered({"name": "n"}, "responseTimeoutSeconds")],
+    ),
+    (
+        ConductorWorkflows,
+        "read",
+        [
+            *_numbered(_WORKFLOW, "startTime", "endTime", "createTime", "workflowVersion"),
+            *(
+                {**_WORKFLOW, "tasks": [task]}
+                for task in _numbered(
+                    _TASK, "startTime", "endTime", "callbackAfterSeconds", "startDelayInSeconds"
+                )
+            ),
+        ],
+    ),
+    (ConductorWorkflows, "last_poll_ms", [_numbered({}, "lastPollTime")]),
+]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "method", "body"),
+    [
+        pytest.param(adapter, method, body, id=f"{adapter.__name__}-{method}-{number}")
+        for adapter, method, bodies in _NUMBERS
+        for number, body in enumerate(bodies)
+    ],
+)
+def test_a_number_that_no_server_means_is_garbage_too(
+    adapter: type, method: str, body: object
+) -> None:
+    opened, calls = ADAPTERS[adapter]
+    said = placed_answer("200 OK", json.dumps(body).encode())
+    expected = LostReplyError if calls[method].changes else BackendUnavailableError
+    with (
+        GarbageServer(lambda: iter([said.replace(HERE.encode(), b"http://127.0.0.1:1")])) as server,
+        opened(server.url) as client,
+        pytest.raises(expected),
+    ):
+        calls[method].make(client)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 from pydantic import SecretStr
@@ -17,7 +17,12 @@ from tenacity import wait_none
 
 from perago import retry
 from perago.connections import LakeFSConnection
-from perago.errors import BackendDeniedError, BackendUnavailableError, NotFoundError
+from perago.errors import (
+    BackendDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    NotFoundError,
+)
 from perago.lakefs import presigned
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import SMALLEST_WRITTEN
@@ -29,11 +34,15 @@ from support.presigning_lake import (
     SIGNATURE,
     PresigningLake,
     Reply,
+    as_base64,
+    chunked,
     cut,
     md5,
     status,
 )
 
+# Of this machine, and not one of loopback.
+ANOTHER_NAME = "0.0.0.0"  # noqa: S104  nothing listens there
 STAGING = f"/api/v1/repositories/{REPOSITORY}/branches/{BRANCH}/staging"
 LARGE = bytes(range(256)) * ((2 * PIECE + 512) // 256)
 Open = Callable[[PresigningLake], LakeFSObjects]
@@ -199,6 +208,33 @@ def test_azure_is_told_what_kind_of_blob_it_gets(opened: Open, tmp_path: Path) -
     assert put.headers["x-ms-blob-type"] == "BlockBlob"
 
 
+# A store that is reached without encryption
+
+
+@pytest.mark.parametrize(("host", "warns"), [(ANOTHER_NAME, True), ("127.0.0.1", False)])
+def test_plain_http_to_the_store_is_warned_of_once(
+    lake: PresigningLake,
+    opened: Open,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+    *,
+    warns: bool,
+) -> None:
+    presigned._warn_of_plain_http.cache_clear()
+    lake.store_url = lake.url.replace("127.0.0.1", host)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            objects = opened(lake)
+            assert [read(objects), read(objects, "tiny")] == [b"content", b"another"]
+            write(objects, tmp_path, LARGE)
+    assert through_gateway(lake) == []
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == warns
+    assert all(f"the object store {lake.store_url}: plain http" in text for text in told)
+    assert SIGNATURE not in caplog.text
+
+
 # A store that is of no use from here
 
 
@@ -309,6 +345,19 @@ def test_an_expired_address_is_asked_for_anew(lake: PresigningLake, proven: Lake
     assert len(lake.lines("GET /store/")) == 2
 
 
+def test_so_is_one_that_is_refused_without_a_length(
+    lake: PresigningLake, proven: LakeFSObjects
+) -> None:
+    """As AWS S3 refuses, on a connection that it keeps open."""
+    lake.expire()
+    lake.break_next("GET /store/", chunked)
+    began = monotonic()
+    assert read(proven, "tiny") == b"another"
+    assert monotonic() - began < connection(lake).read_timeout / 2
+    assert len(lake.lines("GET /store/")) == 2
+    assert through_gateway(lake) == []
+
+
 def test_so_is_the_one_of_a_large_object_by_all_of_its_pieces_once(
     lake: PresigningLake, proven: LakeFSObjects
 ) -> None:
@@ -352,6 +401,48 @@ def test_a_redirect_is_not_followed(lake: PresigningLake, proven: LakeFSObjects)
 
 
 # Uploads in parts
+
+
+def test_each_part_goes_with_its_md5(
+    lake: PresigningLake, proven: LakeFSObjects, tmp_path: Path
+) -> None:
+    write(proven, tmp_path, LARGE)
+    puts = [asked for asked in lake.requests if asked.line.startswith("PUT /store/")]
+    assert len(puts) == 3
+    assert [it.headers.get("content-md5") for it in puts] == [as_base64(it.body) for it in puts]
+
+
+@pytest.mark.parametrize("compares", [True, False])
+@pytest.mark.parametrize("parts", [["2"], ["1"], ["3", "1"]], ids=" ".join)
+def test_a_part_that_arrives_with_another_byte_is_sent_again(
+    lake: PresigningLake,
+    proven: LakeFSObjects,
+    tmp_path: Path,
+    parts: list[str],
+    *,
+    compares: bool,
+) -> None:
+    """Whether the store compares it with its MD5, or only says what it has."""
+    lake.checks_content = compares
+    lake.damaged_parts = list(parts)
+    digest = Digest(len(LARGE))
+    digest.update(memoryview(LARGE))
+    assert write(proven, tmp_path, LARGE) == digest.text()
+    assert lake.objects["new"] == LARGE
+    assert len(lake.lines("PUT /store/")) == 3 + len(parts)
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_one_that_always_does_is_never_put_on_the_branch(
+    lake: PresigningLake, proven: LakeFSObjects, tmp_path: Path, *, compares: bool
+) -> None:
+    lake.checks_content = compares
+    lake.damaged_parts = ["2"] * 1000
+    with pytest.raises(BackendError, match=r"another content|BadDigest"):
+        write(proven, tmp_path, LARGE)
+    assert "new" not in lake.objects
+    assert f"PUT {STAGING}/pmpu/u" not in lake.lines()
+    assert lake.lines(f"DELETE {STAGING}") == [f"DELETE {STAGING}/pmpu/u"]
 
 
 def test_the_address_of_a_part_that_expired_is_asked_for_anew(

@@ -15,7 +15,7 @@ from perago.http_client import RequestError, tls_context
 from perago.lakefs import store_connection
 from perago.lakefs.store_client import StoreClient, host_of
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer, answer
-from support.presigning_lake import SIGNATURE, PresigningLake
+from support.presigning_lake import SIGNATURE, PresigningLake, as_base64, chunked, in_chunks
 from support.tls import https_before
 
 SECONDS = 10.0
@@ -45,11 +45,12 @@ def test_content_comes_whole_or_in_part(client: StoreClient, lake: PresigningLak
 def test_content_goes_with_its_length_and_the_tag_comes_without_quotes(
     client: StoreClient, lake: PresigningLake
 ) -> None:
-    found = client.put(lake.url + PLACE, b"content", {"Content-MD5": "x"}, seconds=SECONDS)
+    headers = {"Content-MD5": as_base64(b"content")}
+    found = client.put(lake.url + PLACE, b"content", headers, seconds=SECONDS)
     assert (found.status, found.etag) == (200, "9a0364b9e99bb480dd25e1f0284c8555")
     (asked,) = lake.requests
     assert asked.body == b"content"
-    assert asked.headers["content-md5"] == "x"
+    assert asked.headers["content-md5"] == headers["Content-MD5"]
     assert asked.headers["host"] == lake.url.removeprefix("http://")
 
 
@@ -131,6 +132,205 @@ def test_a_store_may_refuse_an_address_before_it_takes_the_content(client: Store
         url = f"http://127.0.0.1:{listener.getsockname()[1]}{PLACE}"
         assert client.put(url, bytes(32 << 20), {}, seconds=SECONDS).status == 403
         thread.join()
+
+
+# Answers that do not say how long they are
+
+
+def test_the_end_of_a_refusal_in_chunks_is_seen_while_the_connection_stays_open(
+    client: StoreClient, lake: PresigningLake
+) -> None:
+    """As AWS S3 refuses."""
+    lake.expire()
+    lake.expire()
+    began = time.monotonic()
+    for _ in range(2):
+        lake.break_next("GET /store/", chunked)
+        refused = client.get(lake.url + PLACE.replace("=1", "=0"), 10, seconds=SECONDS)
+        assert refused.status == 403
+        assert b"<Code>AccessDenied</Code>" in bytes(refused.content)
+    assert time.monotonic() - began < SECONDS / 2
+    assert lake.connections == 1
+
+
+def test_so_is_the_end_of_what_is_said_to_a_write(
+    client: StoreClient, lake: PresigningLake
+) -> None:
+    began = time.monotonic()
+    for _ in range(2):
+        lake.break_next("PUT /store/", chunked)
+        found = client.put(lake.url + PLACE, b"content", {}, seconds=SECONDS)
+        assert (found.status, found.etag) == (200, "9a0364b9e99bb480dd25e1f0284c8555")
+    assert time.monotonic() - began < SECONDS / 2
+    assert lake.connections == 1
+
+
+def test_content_may_come_in_chunks(client: StoreClient, lake: PresigningLake) -> None:
+    lake.objects["key"] = content = bytes(range(256)) * 1000
+    lake.break_next("GET /store/", chunked, times=2)
+    whole = client.get(lake.url + PLACE, len(content), seconds=SECONDS)
+    part = client.get(lake.url + PLACE, 200_000, start=4, seconds=SECONDS)
+    assert bytes(whole.content) == content
+    assert bytes(part.content) == content[4:200_004]
+    assert lake.connections == 1
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+REFUSED = CHUNKED.replace(b"200 OK", b"403 Forbidden")
+LAST = b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        in_chunks(b"content", 1),
+        b"0007\r\ncontent\r\n0\r\n\r\n",
+        b'4;name="value";other\r\ncont\r\n3 ;x\r\nent\r\n0;last\r\n\r\n',
+        b"7\r\ncontent\r\n0\r\nX-Checksum: 1\r\nX-More: 2\r\n\r\n",
+    ],
+    ids=["one by one", "zeros", "extensions", "trailers"],
+)
+def test_chunks_may_have_whatever_http_allows(client: StoreClient, said: bytes) -> None:
+    with GarbageServer(lambda: iter([CHUNKED, *(bytes([it]) for it in said)])) as server:
+        assert bytes(client.get(server.url + PLACE, 7, seconds=SECONDS).content) == b"content"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (in_chunks(b"short"), "2 bytes before its end"),
+        (in_chunks(b"too long for it"), "more than 7 bytes"),
+        (in_chunks(b"contents", 4), "more than 7 bytes"),
+        (b"fffffffffffffff\r\ncontent\r\n", "more than 7 bytes"),
+    ],
+)
+def test_content_in_chunks_of_another_length_is_none(
+    client: StoreClient, said: bytes, why: str
+) -> None:
+    with (
+        GarbageServer(lambda: iter([CHUNKED + said])) as server,
+        pytest.raises(RequestError, match=why),
+    ):
+        client.get(server.url + PLACE, 7, seconds=SECONDS)
+
+
+@pytest.mark.parametrize("head", [CHUNKED, REFUSED], ids=["content", "refusal"])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "ended before"),
+        (b"7\r\ncont", "3 bytes before its end"),
+        (b"7\r\ncontent\r\n", "ended before"),
+        (b"7\r\ncontent\r\n0\r\n", "ended before"),
+        (b"7\r\ncontentX\r\n" + LAST, "not HTTP"),
+        (b"-7\r\ncontent\r\n" + LAST, "not HTTP"),
+        (b"0x7\r\ncontent\r\n" + LAST, "not HTTP"),
+        (b"seven\r\ncontent\r\n" + LAST, "not HTTP"),
+        (b"\r\ncontent\r\n" + LAST, "not HTTP"),
+        (b"f" * 400 + b"\r\ncontent\r\n" + LAST, "not HTTP"),
+    ],
+)
+def test_chunks_that_are_none_are_no_answer(
+    client: StoreClient, head: bytes, said: bytes, why: str
+) -> None:
+    with (
+        GarbageServer(lambda: iter([head + said])) as server,
+        pytest.raises(RequestError, match=why) as caught,
+    ):
+        client.get(server.url + PLACE, 7, seconds=SECONDS)
+    assert caught.value.sent
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        (b"", b"1;" + b"x" * 1000 + b"\r\n \r\n"),
+        (b"1;", b"x" * 1000),
+        (b"0\r\n", b"X-More: 1\r\n" * 100),
+        (b"0\r\n", b"x" * 1000),
+    ],
+    ids=["extensions", "an extension", "trailers", "a trailer"],
+)
+@pytest.mark.parametrize("head", [CHUNKED, REFUSED], ids=["content", "refusal"])
+def test_what_is_around_chunks_has_an_end(
+    client: StoreClient, head: bytes, first: bytes, rest: bytes
+) -> None:
+    def endless() -> Iterator[bytes]:
+        yield head + first
+        while True:
+            yield rest
+
+    began = time.monotonic()
+    with (
+        GarbageServer(endless) as server,
+        pytest.raises(RequestError, match=r"too long|more than 7 bytes"),
+    ):
+        client.get(server.url + PLACE, 7, seconds=SECONDS)
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_chunks_that_drip_end_with_the_request(client: StoreClient) -> None:
+    def dripping() -> Iterator[bytes]:
+        yield REFUSED
+        while True:
+            yield b"1\r\n \r\n"
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    with GarbageServer(dripping) as server, pytest.raises(RequestError, match=r"in time|timed out"):
+        client.get(server.url + PLACE, 7, seconds=1.0)
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_of_a_long_refusal_only_the_start_is_read(client: StoreClient) -> None:
+    def endless() -> Iterator[bytes]:
+        yield REFUSED
+        while True:
+            yield in_chunks(bytes(10_000)).removesuffix(LAST)
+
+    with GarbageServer(endless) as server:
+        refused = client.get(server.url + PLACE, 7, seconds=SECONDS)
+    assert (refused.status, len(refused.content)) == (403, 64 << 10)
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_an_answer_that_has_no_content_is_not_waited_for(client: StoreClient, status: str) -> None:
+    """Whatever it says about a length."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: 7\r\nETag: x\r\n\r\n".encode()
+
+    def answer_twice(listener: socket.socket) -> None:
+        end, _ = listener.accept()
+        with end:
+            for _ in range(2):
+                end.recv(1 << 10)
+                end.sendall(head)
+            end.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer_twice, args=(listener,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}{PLACE}"
+        began = time.monotonic()
+        found = [client.get(url, 7, seconds=SECONDS) for _ in range(2)]
+    assert [(it.status, len(it.content)) for it in found] == [(int(status[:3]), 0)] * 2
+    assert time.monotonic() - began < SECONDS / 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: identity\r\nContent-Length: 7\r\n",
+    ],
+)
+def test_content_that_is_encoded_otherwise_is_none(client: StoreClient, fields: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\n{fields}\r\n".encode()
+    with (
+        GarbageServer(lambda: iter([head + in_chunks(b"content")])) as server,
+        pytest.raises(RequestError),
+    ):
+        client.get(server.url + PLACE, 7, seconds=SECONDS)
 
 
 def told(client: StoreClient, url: str) -> str:

@@ -12,15 +12,18 @@ from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
+from pydantic import SecretStr
 
 from perago.conductor.client import ConductorAttempts
-from perago.connections import ConductorConnection
+from perago.connections import ConductorConnection, LakeFSConnection
 from perago.errors import BackendDeniedError, SetupError
+from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import FenceState
 from perago.operations import doctor, rights, root_check
-from perago.operations.doctor import Examination, compare_clocks, judge_leases
+from perago.operations.doctor import Examination, check_objects, compare_clocks, judge_leases
 from perago.operations.fence import FenceAdmin, FenceStatus
 from perago.operations.findings import Finding
 from perago.operations.rights import try_rights
@@ -30,7 +33,10 @@ from perago.servers.toolchain import java
 from perago.settings import Settings
 from perago.wiring import spark_probe
 from support.garbage_server import GarbageServer, answer
+from support.presigning_lake import BRANCH, REPOSITORY, PresigningLake
 
+# Of this machine, and not one of loopback.
+ANOTHER_NAME = "0.0.0.0"  # noqa: S104  nothing listens there
 HEAD = "a" * 64
 JAVA = java.Java(Path("/jvm/bin/java"), 21, full=True)
 
@@ -461,3 +467,23 @@ def test_a_missing_right_is_named_and_what_was_made_is_removed(denied: str, miss
     assert [name for name in names if name != ALL[-1]] == [name for name in upto if name != ALL[-1]]
     if not denied.startswith("delete"):
         assert lake.there == set()
+
+
+@pytest.mark.parametrize(("host", "is_ok"), [(ANOTHER_NAME, False), ("127.0.0.1", True)])
+def test_plain_http_to_the_object_store_is_found(host: str, *, is_ok: bool) -> None:
+    with PresigningLake() as lake:
+        lake.store_url = lake.url.replace("127.0.0.1", host)
+        # As a store does with an address for writing.
+        lake.refuse_all()
+        connection = LakeFSConnection(lake.url, "key", SecretStr("secret"), retry_seconds=0.1)
+        control = create_autospec(LakeFSControl, instance=True)
+        control.default_branch.return_value = BRANCH
+        first, *others = check_objects(connection, control, REPOSITORY)
+    assert first.ok
+    assert [finding.ok for finding in others] == [False] * (not is_ok)
+    for finding in others:
+        assert finding.text == (
+            f"{lake.store_url}: plain http to another machine shows credentials and data to the "
+            "network; use https"
+        )
+        assert "blockstore.s3.pre_signed_endpoint" in str(finding.hint)
