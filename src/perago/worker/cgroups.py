@@ -46,6 +46,12 @@ def join(group: str) -> bool:
     return True
 
 
+def leave(group: str) -> None:
+    """Put this process back into the group above, and remove a group that is empty then."""
+    if join(str(Path(group).parent)):
+        _remove(Path(group))
+
+
 def end(group: Path, seconds: float = _SECONDS) -> bool:
     """Kill every process in a group and remove it; return whether it is gone.
 

@@ -45,6 +45,8 @@ def main(arguments: list[str]) -> None:
             end(executor, signal.SIGKILL)
     status = os.waitpid(executor, 0)[1]
     kernel.end_descendants(_END_SECONDS)
+    if is_grouped:  # the supervisor may be gone
+        cgroups.leave(arguments[3])
     _end_like(os.waitstatus_to_exitcode(status))
 
 

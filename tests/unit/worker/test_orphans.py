@@ -46,6 +46,11 @@ def need_control_groups() -> None:
     cgroups.end(group)
 
 
+def group_of(warden: psutil.Process) -> Path | None:
+    name = warden.cmdline()[6]
+    return Path(name) if name else None
+
+
 def processes_in(group: Path) -> list[int]:
     return [int(text) for text in (group / "cgroup.procs").read_text().split()]
 
@@ -63,10 +68,12 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path, do: str) -> None:
         family = psutil.Process(supervisor.pid).children(recursive=True)
         below = {*(process.pid for process in family), *map(int, pids.read_text().split())}
         assert len(below) >= 3  # warden, executor and what the body started
+        group = group_of(psutil.Process(supervisor.pid).children()[0])
     finally:
         supervisor.kill()
         supervisor.wait(10)
     until(lambda: all(map(has_ended, below)), "everything below the supervisor to end", 20)
+    assert group is None or not group.exists()
 
 
 @pytest.mark.parametrize("with_supervisor", [False, True], ids=["alone", "and the supervisor too"])
@@ -84,7 +91,8 @@ def test_what_a_killed_warden_leaves_is_ended_by_its_control_group(
         [warden] = psutil.Process(supervisor.pid).children()
         executor = warden.children()[0].pid
         far = list(map(int, pids.read_text().split()))[1:]  # those with sessions of their own
-        group = Path(warden.cmdline()[6])
+        group = group_of(warden)
+        assert group is not None
         assert {*far, warden.pid, executor} <= set(processes_in(group))
         if with_supervisor:
             supervisor.send_signal(signal.SIGSTOP)  # so that neither ends what the other leaves
