@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -110,7 +111,7 @@ def _page(entry: object) -> object:
     return {"results": [entry], "pagination": {"has_more": False}}
 
 
-def _numbered(good: dict[str, object], *names: str) -> list[dict[str, object]]:
+def _numbered(good: Mapping[str, object], *names: str) -> list[dict[str, object]]:
     """An answer for each of the fields, which has a number that no server means."""
     return [{**good, name: 10**400} for name in names]
 
