@@ -1,6 +1,6 @@
-"""Every fault of the network at every call of an attempt, to LakeFS and to Conductor.
+"""Every fault of the network at every call of an attempt: to LakeFS, Conductor, the object store.
 
-`make test` runs a sample, `make soak` every cell.
+`make test` runs a sample, `make test-all` one with an object store too, `make soak` every cell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from support.fault_matrix import (
-    KINDS,
     SERVER_NAMES,
     Call,
     Cell,
@@ -28,7 +27,12 @@ from support.real_world import Servers
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(3600)]
 
 SEED_OF_SAMPLE = 20
-SAMPLE = {"file": 22, "spark": 3}
+SAMPLE: dict[Kind, int] = {"file": 22, "spark": 3, "file-presigned": 3}
+MARKS: dict[Kind, list[pytest.MarkDecorator]] = {
+    "file": [],
+    "spark": [pytest.mark.spark],
+    "file-presigned": [pytest.mark.s3],
+}
 Calls = Callable[[Kind], list[Call]]
 Keep = Callable[[str, Any], None]
 
@@ -50,23 +54,24 @@ class Runner:
 
 @pytest.fixture
 def runner(
-    request: pytest.FixtureRequest, kind: Kind, servers: Servers, tmp_path: Path, keep: Keep
+    request: pytest.FixtureRequest,
+    kind: Kind,
+    servers_of: Callable[[Kind], Servers],
+    tmp_path: Path,
+    keep: Keep,
 ) -> Runner:
     remote = request.getfixturevalue("spark_remote") if kind == "spark" else ""
-    return Runner(servers, remote, tmp_path, keep)
-
-
-def of(kinds: tuple[Kind, ...], *more: Any) -> list[Any]:
-    """Parameters per kind of task; those with Spark need its server."""
-    marks = {"file": [], "spark": [pytest.mark.spark]}
-    return [pytest.param(kind, *more, marks=marks[kind], id=kind) for kind in kinds]
+    return Runner(servers_of(kind), remote, tmp_path, keep)
 
 
 @pytest.mark.xdist_group("fault-matrix")
 @pytest.mark.parametrize(
     ("kind", "number"),
     [
-        pytest.param(kind, number, marks=[pytest.mark.spark] if kind == "spark" else [])
+        # Another LakeFS is started for those past the gateway.
+        pytest.param(
+            kind, number, marks=[*MARKS[kind], *([pytest.mark.slow] * (kind == "file-presigned"))]
+        )
         for kind, size in SAMPLE.items()
         for number in range(size)
     ],
@@ -74,19 +79,29 @@ def of(kinds: tuple[Kind, ...], *more: Any) -> list[Any]:
 def test_a_fault_of_the_sample_harms_nothing_and_the_retry_completes(
     runner: Runner, calls: Calls, kind: Kind, number: int
 ) -> None:
-    """The sample has each fault about twice, at calls that the seed chooses."""
+    """The sample has each fault about twice, at calls that the seed chooses.
+
+    Of a task whose objects go past the gateway those to the store are chosen: the others are as in
+    any file task.
+    """
     chooser = random.Random(SEED_OF_SAMPLE)  # noqa: S311  a sample, not a secret
-    every = faults(kind)
+    every, last = faults(kind), SERVER_NAMES[kind][-1]
+    among = [call for call in calls(kind) if kind != "file-presigned" or call.server == last]
     chosen = [
-        Cell(kind, chooser.choice(calls(kind)), every[turn % len(every)])
-        for turn in range(SAMPLE[kind])
+        Cell(kind, chooser.choice(among), every[turn % len(every)]) for turn in range(SAMPLE[kind])
     ]
     runner.run([chosen[number]])
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", of(KINDS))
-@pytest.mark.parametrize("server", SERVER_NAMES)
+@pytest.mark.parametrize(
+    ("kind", "server"),
+    [
+        pytest.param(kind, server, marks=MARKS[kind])
+        for kind, servers in SERVER_NAMES.items()
+        for server in servers
+    ],
+)
 @pytest.mark.parametrize("turn", range(len(faults("file"))))
 def test_a_fault_at_any_call_harms_nothing_and_the_retry_completes(
     runner: Runner, calls: Calls, kind: Kind, server: ServerName, turn: int

@@ -6,6 +6,7 @@ retried as Conductor retries, and judged by what LakeFS and Conductor hold in th
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import time
@@ -28,29 +29,41 @@ from perago.lakefs.objects import LakeFSObjects
 from perago.names import ACTIONS_FOLDER
 from perago.protocol.job import Job
 from perago.testing import FaultProxy, HttpFault
+from perago.transfer.inventory import PIECE
 from perago.worker.heartbeat import Heartbeat
 from perago.worker.report import report
 from support.invariants import Inspector, Json, Target
+from support.lake_servers import BUCKET
+from support.presigning_servers import PresigningServers
 from support.real_world import SEED, Params, RealWorld, Result, Servers
 from support.spark_world import EVENTS, RealSparkWorld
 
-Kind = Literal["file", "spark"]
-ServerName = Literal["lakefs", "conductor"]
-KINDS: tuple[Kind, ...] = ("file", "spark")
-SERVER_NAMES: tuple[ServerName, ...] = ("lakefs", "conductor")
+# A file task on a LakeFS that presigns moves its objects straight to and from the object store.
+Kind = Literal["file", "spark", "file-presigned"]
+ServerName = Literal["lakefs", "conductor", "store"]
+SERVER_NAMES: dict[Kind, tuple[ServerName, ...]] = {
+    "file": ("lakefs", "conductor"),
+    "spark": ("lakefs", "conductor"),
+    "file-presigned": ("lakefs", "conductor", "store"),
+}
 
 # Longer than a client waits for a reply.
 DELAY_SECONDS = 4.0
 _READ_SECONDS = 3.0
 _LANDING_SECONDS = 1.0
-_LEASE_SECONDS: dict[Kind, int] = {"file": 8, "spark": 15}
+_LEASE_SECONDS: dict[Kind, int] = {"file": 8, "spark": 15, "file-presigned": 10}
 _REPORT_SECONDS = 8.0
 # Long enough for the retry to have completed when the request arrives.
-_LATE_SECONDS: dict[Kind, float] = {"file": 5.0, "spark": 6.0}
+_LATE_SECONDS: dict[Kind, float] = {"file": 5.0, "spark": 6.0, "file-presigned": 6.0}
 _CELL_SECONDS = 90.0
 _RETRIES = 5
 
+# Objects that go past the gateway: one in one request, and one in parts and ranges.
+_LARGE_SIZES = {"whole.bin": 2 << 20, "large.bin": PIECE + (1 << 20)}
+
 _PLACEHOLDERS = (
+    (re.compile(r"(?<=/data/)[0-9a-z]{20}/[^/]+$"), "{folder}/{object}"),
+    (re.compile(r"(?<=/staging/pmpu/)[^/]+"), "{upload}"),
     (re.compile(r"perago-staging-[^/]+"), "{staging}"),
     (re.compile(r"repo-[0-9a-f]{12}"), "{repository}"),
     (re.compile(r"task_[0-9a-f]{12}"), "{type}"),
@@ -129,11 +142,32 @@ def write_token(workspace: Path, params: Params) -> Result:
     return Result(note=token)
 
 
+def write_large_token(workspace: Path, params: Params) -> Result:
+    """The same with objects that go past the gateway."""
+    result = write_token(workspace, params)
+    for name, text in _large_files(result.note).items():
+        (workspace / name).write_text(text)
+    return result
+
+
+def _large_files(token: str) -> dict[str, str]:
+    return {name: (token * (size // len(token) + 1))[:size] for name, size in _LARGE_SIZES.items()}
+
+
 def write_token_table(workspace: SparkWorkspace, params: Params) -> Result:
     """The same as a table, each row of which has the token."""
     token = uuid.uuid4().hex
     workspace.write(workspace.read("raw").selectExpr("id", f"'{token}' AS token"), "clean")
     return Result(note=token)
+
+
+def _tree_of(token: str) -> dict[str, bytes]:
+    wanted = {key: text.encode() for key, text in SEED.items() if key != "data/sub/b.txt"}
+    return wanted | {"data/a.txt": token.encode(), f"data/by/{token}.txt": token.encode()}
+
+
+def _seal(content: bytes) -> str:
+    return f"{len(content)} bytes, {hashlib.sha256(content).hexdigest()}"
 
 
 class Contents:
@@ -144,10 +178,24 @@ class Contents:
 
     def check_tree(self, repository: str, ref: str, result: Json) -> list[str]:
         token = result["note"]
-        wanted = {key: text.encode() for key, text in SEED.items() if key != "data/sub/b.txt"}
-        wanted |= {"data/a.txt": token.encode(), f"data/by/{token}.txt": token.encode()}
+        return self._compare(repository, ref, token, _tree_of(token))
+
+    def check_large_tree(self, repository: str, ref: str, result: Json) -> list[str]:
+        token = result["note"]
+        wanted = _tree_of(token)
+        wanted |= {f"data/{name}": text.encode() for name, text in _large_files(token).items()}
+        return self._compare(repository, ref, token, wanted)
+
+    def _compare(
+        self, repository: str, ref: str, token: str, wanted: dict[str, bytes]
+    ) -> list[str]:
         found = self._read(repository, ref)
-        return [] if found == wanted else [f"{ref} holds {found}, not the result {token}"]
+        if found == wanted:
+            return []
+        shown = {
+            key: content if len(content) < 100 else _seal(content) for key, content in found.items()
+        }
+        return [f"{ref} holds {shown}, not the result {token}"]
 
     def check_table(self, repository: str, ref: str, result: Json) -> list[str]:
         token = result["note"]
@@ -172,27 +220,30 @@ class Contents:
 
 
 class Scene:
-    """A world whose clients reach both servers through proxies, and the task that runs in it."""
+    """A world whose clients reach all servers through proxies, and the task that runs in it."""
 
     def __init__(self, kind: Kind, world: RealWorld, proxies: dict[ServerName, FaultProxy]) -> None:
         self.kind, self.world, self.proxies = kind, world, proxies
         self.inspector, self.contents = Inspector(world.servers), Contents(world.servers)
         self.raised: list[str] = []
         self.attempts = 0
+        # One of them may be shared with scenes before.
+        self._seen = {server: len(proxy.exchanges) for server, proxy in proxies.items()}
 
     def job(self) -> Job:
         world = self.world
         changes = {"landing_seconds": _LANDING_SECONDS, "merge_timeout_seconds": _READ_SECONDS}
         if isinstance(world, RealSparkWorld):
             return replace(world.spark_job(write_token_table), **changes)  # type: ignore[arg-type]
-        return replace(world.job(write_token), **changes)  # type: ignore[arg-type]
+        body = write_large_token if self.kind == "file-presigned" else write_token
+        return replace(world.job(body), **changes)  # type: ignore[arg-type]
 
     def calls(self) -> list[Call]:
         """The requests that the proxies have seen, by kind."""
         found: list[Call] = []
         for server, proxy in self.proxies.items():
             counts: Counter[tuple[str, str]] = Counter()
-            for exchange in proxy.exchanges:
+            for exchange in proxy.exchanges[self._seen[server] :]:
                 path = exchange.path.partition("?")[0]
                 for pattern, name in _PLACEHOLDERS:
                     path = pattern.sub(name, path)
@@ -241,7 +292,11 @@ class Scene:
     def judge(self, workflow: str) -> list[str]:
         """What is wrong after a workflow has ended, read past the proxies."""
         world = self.world
-        check = self.contents.check_tree if self.kind == "file" else self.contents.check_table
+        check = {
+            "file": self.contents.check_tree,
+            "file-presigned": self.contents.check_large_tree,
+            "spark": self.contents.check_table,
+        }[self.kind]
         target = Target(world.repository, "main", world.ref)
         kept = {
             str(event.details["branch"])
@@ -275,6 +330,11 @@ def scene(kind: Kind, servers: Servers, remote: str, root: Path) -> Iterator[Sce
     world: RealWorld
     if kind == "spark":
         world = RealSparkWorld(servers, root, remote=remote)
+    elif isinstance(servers, PresigningServers):
+        # One thread: which objects share a request for addresses must not depend on the machine.
+        world = RealWorld(servers, root, storage=f"s3://{BUCKET}/", threads=1)
+        large = {f"data/{name}": text for name, text in _large_files("seed").items()}
+        world.ref = world.commit("main", large)
     else:
         world = RealWorld(servers, root)
     with ExitStack() as closing:
@@ -292,7 +352,11 @@ def scene(kind: Kind, servers: Servers, remote: str, root: Path) -> Iterator[Sce
         for client in (control, objects, attempts):
             closing.callback(client.close)
         world.control, world.objects, world.conductor = control, objects, attempts
-        yield Scene(kind, world, {"lakefs": lakefs, "conductor": conductor})
+        proxies: dict[ServerName, FaultProxy] = {"lakefs": lakefs, "conductor": conductor}
+        if isinstance(servers, PresigningServers):
+            proxies["store"] = servers.store
+            closing.callback(servers.store.clear)
+        yield Scene(kind, world, proxies)
 
 
 def record_calls(kind: Kind, servers: Servers, remote: str, root: Path) -> list[Call]:

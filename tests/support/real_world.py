@@ -104,6 +104,9 @@ class RealWorld:
     task_type: str = field(default_factory=lambda: f"task_{uuid.uuid4().hex[:12]}")
     events: list[PhaseEvent] = field(default_factory=list)
     policy: Policy = field(default_factory=Policy)
+    # Where LakeFS has the objects of the repository.
+    storage: str = "local://"
+    threads: int = 32
 
     def __post_init__(self) -> None:
         self.sdk, self.http = self.servers.sdk, self.servers.http
@@ -111,7 +114,7 @@ class RealWorld:
         self.objects, self.conductor = self.servers.objects, self.servers.conductor
         creation = lakefs_sdk.RepositoryCreation(
             name=self.repository,
-            storage_namespace=f"local://{self.repository}",
+            storage_namespace=f"{self.storage}{self.repository}",
             default_branch="main",
         )
         self.sdk.repositories_api.create_repository(creation)
@@ -229,7 +232,7 @@ class RealWorld:
             events=self.events.append,
             policy=self.policy,
             storage=StoragePorts(
-                lake or self.control, LocalWorkspaces(self.root, Engine(self.objects))
+                lake or self.control, LocalWorkspaces(self.root, Engine(self.objects, self.threads))
             ),
         )
 
