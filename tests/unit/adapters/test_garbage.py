@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -24,6 +24,7 @@ from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import PresignedClient
 from support.adapter_calls import ADAPTERS, ID, Patience
 from support.garbage_server import ENDLESS, GARBAGE, HERE, SLOW, GarbageServer, placed_answer
+from support.uncounted import uncounted
 
 # Eight tries at most, of three seconds each, on a machine that is busy with other tests.
 _SECONDS = 40.0
@@ -43,10 +44,12 @@ def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
     assert {name for name in methods if not name.startswith("_")} - {"close"} == tried
 
 
-# One for each client below them: what never ends is ended there.
+# One for each client below them, which judges what is no answer at all.
 _CLIENTS = (LakeFSControl, LakeFSObjects, PresignedClient, ConductorAttempts)
 # Those that make a client wait do so at the same time: not all at once, since each has a server,
 # and to prepare a request must not take as long as the client waits.
+# What a client can take for an answer, and a method must not.
+_FOR_ALL = ("200 with", "404 with", "a gateway's")
 _FIRST = [kind for kind in SLOW if kind in {"silence", "a dripping body"}]
 _KINDS = {kind: [kind] for kind in GARBAGE if kind not in SLOW} | {
     "slow answers": _FIRST,
@@ -55,10 +58,16 @@ _KINDS = {kind: [kind] for kind in GARBAGE if kind not in SLOW} | {
 
 
 def _is_slow(adapter: type, kinds: list[str]) -> bool:
-    if kinds[0] not in ENDLESS:
-        return False
+    if adapter not in _CLIENTS:
+        return not kinds[0].startswith(_FOR_ALL)
     # The client past the gateway has several times the calls of the others.
-    return adapter not in _CLIENTS or (adapter is PresignedClient and kinds[0] not in _FIRST)
+    return adapter is PresignedClient and kinds[0] in ENDLESS and kinds[0] not in _FIRST
+
+
+@pytest.fixture(autouse=True)
+def _uncounted() -> Iterator[None]:
+    with uncounted():
+        yield
 
 
 @pytest.mark.parametrize(
