@@ -24,7 +24,7 @@ def run_file_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
         pinned = steps.pin(payload)
     if (adopted := steps.adopt(pinned)) is not None:
         return adopted
-    if steps.storage.moves_on_spark and not spec.read_only:
+    if steps.storage.transfers_outlive_worker and not spec.read_only:
         _end_predecessors(steps, pinned)
     with steps.storage.workspaces.open(steps.execution) as directory:
         with phases("download") as details:

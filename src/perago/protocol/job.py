@@ -172,8 +172,9 @@ class StoragePorts:
     workspaces: Workspaces
     # None where no task of the worker is a Spark task.
     spark: SparkPorts | None = None
-    # Whether Spark moves the workspaces of file tasks, in sessions of their executions.
-    moves_on_spark: bool = False
+    # Whether a Spark that is not the worker's own moves the workspaces of file tasks, so that it
+    # goes on when the worker dies.
+    transfers_outlive_worker: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Steps:
         storage = ports.storage
         if storage is None:
             raise ConfigurationError("LakeFS is not configured for this worker")
-        uses_spark = spec.kind == "spark" or storage.moves_on_spark
+        uses_spark = spec.kind == "spark" or storage.transfers_outlive_worker
         spark = storage.spark if uses_spark else None
         licences = Licences(
             storage.lake,

@@ -107,8 +107,9 @@ def _open_storage(
         tasks = None
         if spark.open is not None:
             tasks = SparkPorts(ConnectExecutions(objects, spark.open, spark.end), objects)
-        moves_on_spark = spark.transfer_session is not None
-        yield StoragePorts(lake, workspaces, tasks, moves_on_spark=moves_on_spark)
+        # A managed server ends with its worker; it is not started only to end a session.
+        outlive = spark.transfer_session is not None and settings.spark_remote is not None
+        yield StoragePorts(lake, workspaces, tasks, transfers_outlive_worker=outlive)
 
 
 def build_policy(settings: Settings) -> Policy:

@@ -156,9 +156,9 @@ def test_a_retry_withdraws_a_dead_predecessors_licence_and_ends_its_session_firs
     assert world.staging_branches == []
 
 
-@pytest.mark.parametrize("moves_on_spark", [True, False])
+@pytest.mark.parametrize("outlives", [True, False])
 def test_a_retry_of_a_file_task_ends_a_dead_predecessors_transfer_first(
-    world: InMemoryWorld, moves_on_spark: bool
+    world: InMemoryWorld, outlives: bool
 ) -> None:
     """Its Spark is another server's job, which ends with no worker."""
     delivery = world.deliver()
@@ -166,7 +166,7 @@ def test_a_retry_of_a_file_task_ends_a_dead_predecessors_transfer_first(
     world.lake.repository(REPOSITORY).create_branch(dead.staging_branch_name, world.ref)
     ports = world.ports()
     assert ports.storage is not None
-    storage = replace(ports.storage, moves_on_spark=moves_on_spark)
+    storage = replace(ports.storage, transfers_outlive_worker=outlives)
     seen: list[list[str]] = []
 
     def body(files: Files) -> None:
@@ -178,7 +178,7 @@ def test_a_retry_of_a_file_task_ends_a_dead_predecessors_transfer_first(
         world.job(body), execution, delivery.payload, replace(ports, storage=storage)
     )
     completed(outcome)
-    assert seen == [["dead"] if moves_on_spark else []]
+    assert seen == [["dead"] if outlives else []]
     assert world.staging_branches == []
 
 
@@ -189,7 +189,7 @@ def test_a_stale_execution_ends_no_other_ones_transfer(world: InMemoryWorld) -> 
     ports = world.ports()
     assert ports.storage is not None
     stale = Execution(replace(delivery.claim, token="older"), "stale")
-    storage = replace(ports.storage, moves_on_spark=True)
+    storage = replace(ports.storage, transfers_outlive_worker=True)
     run = run_attempt(world.job(), stale, delivery.payload, replace(ports, storage=storage))
     failed(run, StaleAttemptError)
     assert world.spark.ended == []

@@ -14,10 +14,12 @@ from perago.errors import ConfigurationError, StaleAttemptError
 from perago.lakefs.objects import LakeFSObjects
 from perago.protocol.fences import Lease
 from perago.settings import Settings
+from perago.testing.clock import ManualClock
+from perago.testing.conductor import InMemoryConductor
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold
 from perago.wiring.connections import lakefs_connection
-from perago.wiring.ports import SystemClock, build_engine, open_cache
+from perago.wiring.ports import SparkAccess, SystemClock, build_engine, open_cache, open_ports
 
 LAKEFS = LakeFSConnection("http://127.0.0.1:1", "key", SecretStr("secret"))
 STORE = LakeFSObjects(LAKEFS)
@@ -95,3 +97,21 @@ def test_a_system_without_the_clock_since_boot_has_the_monotonic_one(
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
     before = time.monotonic()
     assert before <= SystemClock().monotonic() <= time.monotonic()
+
+
+@pytest.mark.parametrize("remote", [None, SecretStr("sc://spark.example:15002")])
+def test_only_an_external_spark_outlives_its_worker(
+    remote: SecretStr | None,
+) -> None:
+    """A managed one ends with it, and is not started to end what cannot be there."""
+    settings = Settings(
+        lakefs_endpoint="http://127.0.0.1:1",
+        lakefs_access_key_id="key",
+        lakefs_secret_access_key=SecretStr("secret"),
+        spark_remote=remote,
+    )
+    spark = SparkAccess(transfer_session=lambda: None)
+    attempts = InMemoryConductor(ManualClock())
+    with open_ports(settings, attempts=attempts, events=lambda _: None, spark=spark) as ports:
+        assert ports.storage is not None
+        assert ports.storage.transfers_outlive_worker == (remote is not None)
