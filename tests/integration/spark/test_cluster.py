@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perago.spark.artifacts import build_artifacts
-from perago.spark.session import close_session, open_session
+from perago.spark.client import SparkClient
+from perago.spark.session import close_session
 from support.cluster import StandaloneCluster
 from support.real_world import RealWorld
 
@@ -37,11 +37,7 @@ def session(cluster_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("author_of_test")
     monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
-    opened = open_session(
-        cluster_remote,
-        uuid.uuid4().hex,
-        artifacts=lambda: build_artifacts(["author_of_test"], tmp_path),
-    )
+    opened = SparkClient(lambda: cluster_remote, ["author_of_test"]).open(uuid.uuid4().hex)
     yield opened
     close_session(opened)
 
@@ -71,7 +67,7 @@ def test_perago_and_compiled_packages_come_from_the_session_s_own_files(
     rows = session.range(1, numPartitions=1).mapInArrow(look, "place string").collect()
     interpreter, obstore, perago = (row.place for row in rows)
     assert interpreter == str(cluster.python)
-    assert "perago_packages/lib/obstore" in obstore
+    assert "/perago_packages-" in obstore
     assert "perago_modules.zip/perago" in perago
     assert all(str(cluster.folder) in place for place in (obstore, perago))
 
