@@ -27,6 +27,9 @@ class Price(BaseModel):
     cents: int
 def in_euro(cents):
     return Price(cents=cents).cents / 100
+def in_dollar(cents):
+    import later_of_test
+    return in_euro(cents) * later_of_test.RATE
 """
 
 
@@ -34,6 +37,7 @@ def in_euro(cents):
 def session(cluster_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A session of a worker that was started with the author's module."""
     (tmp_path / "author_of_test.py").write_text(AUTHOR)
+    (tmp_path / "later_of_test.py").write_text("RATE = 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("author_of_test")
     monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
@@ -70,6 +74,27 @@ def test_perago_and_compiled_packages_come_from_the_session_s_own_files(
     assert "/perago_packages-" in obstore
     assert "perago_modules.zip/perago" in perago
     assert all(str(cluster.folder) in place for place in (obstore, perago))
+
+
+def test_a_session_that_was_sent_nothing_has_everything_too(
+    session: Any, cluster_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.functions import udf
+
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("something was sent again")
+
+    monkeypatch.setattr(type(session), "addArtifacts", refuse)
+    # As another process of this worker opens it.
+    clone = SparkClient(lambda: cluster_remote, ["author_of_test"]).open(uuid.uuid4().hex)
+    try:
+        # It imports a module that nothing has imported here.
+        dollars = udf(sys.modules["author_of_test"].in_dollar, "double")
+        rows = clone.range(2).select(dollars("id").alias("dollar")).collect()
+    finally:
+        close_session(clone)
+    assert [row.dollar for row in rows] == [0.0, 0.02]
+    assert "later_of_test" not in sys.modules
 
 
 def test_executors_write_to_lakefs_and_read_it_back(session: Any, world: RealWorld) -> None:
