@@ -135,12 +135,18 @@ def _files(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
         return
-    for folder, below, names in os.walk(place):
-        below[:] = sorted(it for it in below if it != "__pycache__" and not it.startswith("."))
-        for name in sorted(names):
-            file = Path(folder, name)
-            if file.is_file() and not file.is_symlink():
-                yield file
+    found: list[os.DirEntry[str]] = []
+    with suppress(OSError), os.scandir(place) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+        elif entry.is_dir(follow_symlinks=False) and not _is_hidden(entry.name):
+            yield from _files(Path(entry.path))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"
 
 
 def is_sent(name: str, data: Sequence[str]) -> bool:
@@ -149,7 +155,7 @@ def is_sent(name: str, data: Sequence[str]) -> bool:
     ``name`` is relative to the folder that holds the package.
     """
     path = PurePosixPath(name)
-    if any(part.startswith(".") or part == "__pycache__" for part in path.parts):
+    if any(_is_hidden(part) for part in path.parts):
         return False
     if path.suffix == ".py":
         return True
