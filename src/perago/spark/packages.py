@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import io
 import platform
 import sysconfig
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from perago.servers.toolchain.cache import Cache
+from perago.spark.zips import zip_files
 
 # What `import perago` and the functions of a transfer need; executors use nothing else.
 _ROOTS = ("pydantic", "httpcore", "obstore", "tenacity", "psutil")
@@ -55,8 +54,6 @@ PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$packages"
 export PYTHONPATH
 exec "$python" "$@"
 """
-# The same files give the same bytes, whenever and wherever they are packed.
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 # Set for a session, it replaces the interpreter in every Python function of that session.
 INTERPRETER_SETTING = "spark.sql.execution.pyspark.python"
@@ -73,7 +70,7 @@ def interpreter_file(cache: Cache) -> Path:
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
     def make(folder: Path) -> None:
-        packed = _pack(distributions[name] for name in sorted(distributions))
+        packed = zip_files(dict(_files(distributions.values())))
         script = _SCRIPT.replace("UNPACK", _UNPACK).replace("NAME", _NAME)
         script = script.replace("KEY", hashlib.sha256(packed).hexdigest()[:16])
         (folder / _NAME).write_bytes(script.encode() + packed)
@@ -97,22 +94,14 @@ def _closure(roots: Iterable[str]) -> set[str]:
     return found
 
 
-def _pack(distributions: Iterable[importlib.metadata.Distribution]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for distribution in distributions:
-            for name, file in _files(distribution):
-                entry = zipfile.ZipInfo(name, _DATE)
-                entry.external_attr = 0o644 << 16
-                bundle.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
-
-
-def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    for file in sorted(distribution.files or []):
-        # Scripts are outside (`../../bin`), and the executor's Python compiles modules itself.
-        if ".." in file.parts or "__pycache__" in file.parts:
-            continue
-        source = Path(str(file.locate()))
-        if source.is_file():
-            yield file.as_posix(), source
+def _files(
+    distributions: Iterable[importlib.metadata.Distribution],
+) -> Iterator[tuple[str, Path]]:
+    for distribution in distributions:
+        for file in distribution.files or []:
+            # Scripts are outside (`../../bin`), and the executor's Python compiles modules itself.
+            if ".." in file.parts or "__pycache__" in file.parts:
+                continue
+            source = Path(str(file.locate()))
+            if source.is_file():
+                yield file.as_posix(), source

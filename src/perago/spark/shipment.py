@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from perago.servers.toolchain.cache import Cache
 from perago.spark.files import SparkFiles
 from perago.spark.modules import module_files
 from perago.spark.packages import INTERPRETER, INTERPRETER_SETTING, interpreter_file
+from perago.spark.zips import zip_files
 
 _ZIP = "perago_modules.zip"
 _NO_FILES = SparkFiles()
@@ -51,11 +50,7 @@ class Content:
 
     @cached_property
     def _zip(self) -> bytes:
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
-            for name, file in self.modules.items():
-                bundle.write(file, name)
-        return packed.getvalue()
+        return zip_files(self.modules)
 
 
 @contextmanager

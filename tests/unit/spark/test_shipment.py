@@ -130,7 +130,7 @@ def test_files_that_did_not_change_are_neither_read_nor_packed_again(
 
     monkeypatch.setattr(hashlib, "file_digest", noted)
     packed: list[object] = []
-    monkeypatch.setattr(zipfile, "ZipFile", lambda *_: packed.append(_))
+    monkeypatch.setattr(module, "zip_files", packed.append)
     shipment.content(shares=False)._zip  # noqa: B018  it is there already
     assert (read, packed) == ([], [])
     (project / "one.py").write_text("changed")
