@@ -231,7 +231,7 @@ class ConnectServer(Server):
                 "PYSPARK_PYTHON": sys.executable,
                 "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
             }
-        # On a cluster, the cluster's Python; each session ships modules (perago.spark.artifacts).
+        # On a cluster, the cluster's Python; sessions send modules (perago.spark.base).
         return {"PYSPARK_PYTHON": cluster_python()}
 
     def _properties(self, found: java.Java, folder: Path, scratch: Path) -> dict[str, str]:

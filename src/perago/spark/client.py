@@ -6,10 +6,8 @@ Spark to move it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -17,11 +15,12 @@ import structlog
 from perago.masking import remember_spark_remote
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Execution
-from perago.spark.artifacts import build_artifacts
+from perago.spark.base import BaseSessions
 from perago.spark.errors import translated
 from perago.spark.files import SparkFiles
 from perago.spark.labels import Label, Labelled
 from perago.spark.session import end_session, interrupt, open_session
+from perago.spark.shipment import Shipment
 
 _NO_FILES = SparkFiles()
 _log = structlog.get_logger(__name__)
@@ -42,9 +41,7 @@ class SparkClient:
         ``data`` are patterns of the data files that executors on a cluster get.
         """
         self._find_remote = find_remote
-        self._targets = targets
-        self._data = data
-        self._files = files
+        self._bases = BaseSessions(Shipment(targets, data, files))
         self._label: Label | None = None
         self._phase = ""
         # The sessions of this attempt, with the labels of their jobs.
@@ -52,22 +49,15 @@ class SparkClient:
         self._transfer_session: Any = None
 
     def open(self, execution_id: str) -> Any:
-        """Open a session of an execution; a cluster gets the author's modules with it."""
+        """Open a session of an execution, with what its executors lack."""
         with translated("open a session"):
             return self._open(execution_id)
 
     def _open(self, execution_id: str) -> Any:
         remote = self._find_remote()
         remember_spark_remote(remote)
-        # The server has the artifacts when the session is open, so the folder can be removed.
-        with tempfile.TemporaryDirectory(prefix="perago-artifacts-") as folder:
-            session = open_session(
-                remote,
-                execution_id,
-                artifacts=lambda: build_artifacts(self._targets, Path(folder), self._data),
-            )
+        session = open_session(remote, execution_id, begin=self._bases.begin)
         try:
-            self._files.add_to(session)
             if self._label is not None:
                 self._labelled.append(Labelled(session, self._label, self._phase))
         except BaseException:

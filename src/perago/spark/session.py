@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from perago.spark.artifacts import INTERPRETER, INTERPRETER_SETTING, Artifacts
 from perago.spark.caching import SessionCache, free_cached
 from perago.spark.errors import tell_mismatch
 from perago.spark.operations import end_operations
@@ -89,19 +88,20 @@ def _split(remote: str) -> tuple[str, dict[str, str]]:
 
 
 def open_session(
-    remote: str, execution_id: str, *, artifacts: Callable[[], Artifacts] | None = None
+    remote: str, execution_id: str, *, begin: Callable[[str, Any], None] | None = None
 ) -> SparkSession:
     """Open the session of an execution; the caller must end it or close it.
 
-    ``artifacts`` builds what executors lack; it is not called if the server shares our modules.
+    ``begin`` gets the session before its first request, to give it what its executors lack.
     """
     session = _connect(remote, execution_id)
     try:
         SessionCache(session)
         tell_mismatch(session)
+        if begin is not None:
+            begin(remote, session)
+        # Not before: another session may begin as a copy of this one.
         session.conf.set(POOL_SETTING, pool_name())
-        if artifacts is not None and session.conf.get(SHARES_MODULES, "false") != "true":
-            _ship(session, artifacts())
     except BaseException:
         with suppress(Exception):  # the reason why it could not be opened says more
             close_session(session)
@@ -200,10 +200,14 @@ def _connect(remote: str, execution_id: str) -> Any:
     return session
 
 
-def _ship(session: SparkSession, artifacts: Artifacts) -> None:
-    session.addArtifacts(artifacts.archive_uri, archive=True)
-    session.addArtifacts(str(artifacts.modules), pyfile=True)
-    session.conf.set(INTERPRETER_SETTING, INTERPRETER)
+def read_setting(remote: str, key: str, default: str) -> str:
+    """Read a setting of a server, in a session of our own."""
+    session = _connect(remote, uuid.uuid4().hex)
+    try:
+        found: str = session.conf.get(key, default)
+    finally:
+        close_session(session)
+    return found
 
 
 def interrupt(remote: str, execution_id: str, *, alone: bool = False) -> int:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import socket
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from perago.errors import ConfigurationError
 from perago.servers.s3a import COMMITTER_SETTINGS
 from perago.spark import child
-from perago.spark.artifacts import build_artifacts
-from perago.spark.session import close_session, open_session
+from perago.spark.session import SHARES_MODULES, close_session, open_session
+from perago.spark.shipment import Shipment
 from perago.text import shorten
 
 _HADOOP = "spark.hadoop.fs.s3a"
@@ -83,18 +80,15 @@ def probe(remote: str, *, with_job: bool = False) -> list[str]:
 
 def _handle(request: dict[str, Any]) -> dict[str, Any]:
     _check_port(request["remote"])
-    with tempfile.TemporaryDirectory() as folder:
-        with_job = request["with_job"]
-        artifacts = partial(build_artifacts, (), Path(folder)) if with_job else None
-        session = open_session(request["remote"], uuid.uuid4().hex, artifacts=artifacts)
-        try:
-            problems = list(missing_settings(lambda key: session.conf.get(key, None)))
-            # Without the settings, the other checks fail for the same reason.
-            problems = problems or _check_s3a(session)
-            if with_job and not problems:
-                problems = _check_functions(session)
-        finally:
-            close_session(session)
+    session = open_session(request["remote"], uuid.uuid4().hex)
+    try:
+        problems = list(missing_settings(lambda key: session.conf.get(key, None)))
+        # Without the settings, the other checks fail for the same reason.
+        problems = problems or _check_s3a(session)
+        if request["with_job"] and not problems:
+            problems = _check_functions(session)
+    finally:
+        close_session(session)
     return {"problems": problems}
 
 
@@ -125,6 +119,8 @@ def _check_functions(session: Any) -> list[str]:
 
         yield from batches
 
+    if session.conf.get(SHARES_MODULES, "false") != "true":
+        Shipment().content(shares=False).send(session)
     try:
         session.range(1).mapInArrow(import_object_client, "id long").collect()
     except ConfigurationError as error:  # of another version of Python

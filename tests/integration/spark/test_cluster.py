@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perago.spark.artifacts import build_artifacts
-from perago.spark.session import close_session, open_session
+from perago.spark.client import SparkClient
+from perago.spark.session import close_session
 from support.cluster import StandaloneCluster
 from support.real_world import RealWorld
 
@@ -27,6 +27,9 @@ class Price(BaseModel):
     cents: int
 def in_euro(cents):
     return Price(cents=cents).cents / 100
+def in_dollar(cents):
+    import later_of_test
+    return in_euro(cents) * later_of_test.RATE
 """
 
 
@@ -34,14 +37,11 @@ def in_euro(cents):
 def session(cluster_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A session of a worker that was started with the author's module."""
     (tmp_path / "author_of_test.py").write_text(AUTHOR)
+    (tmp_path / "later_of_test.py").write_text("RATE = 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("author_of_test")
     monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
-    opened = open_session(
-        cluster_remote,
-        uuid.uuid4().hex,
-        artifacts=lambda: build_artifacts(["author_of_test"], tmp_path),
-    )
+    opened = SparkClient(lambda: cluster_remote, ["author_of_test"]).open(uuid.uuid4().hex)
     yield opened
     close_session(opened)
 
@@ -71,9 +71,30 @@ def test_perago_and_compiled_packages_come_from_the_session_s_own_files(
     rows = session.range(1, numPartitions=1).mapInArrow(look, "place string").collect()
     interpreter, obstore, perago = (row.place for row in rows)
     assert interpreter == str(cluster.python)
-    assert "perago_packages/lib/obstore" in obstore
+    assert "/perago_packages-" in obstore
     assert "perago_modules.zip/perago" in perago
     assert all(str(cluster.folder) in place for place in (obstore, perago))
+
+
+def test_a_session_that_was_sent_nothing_has_everything_too(
+    session: Any, cluster_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.functions import udf
+
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("something was sent again")
+
+    monkeypatch.setattr(type(session), "addArtifacts", refuse)
+    # As another process of this worker opens it.
+    clone = SparkClient(lambda: cluster_remote, ["author_of_test"]).open(uuid.uuid4().hex)
+    try:
+        # It imports a module that nothing has imported here.
+        dollars = udf(sys.modules["author_of_test"].in_dollar, "double")
+        rows = clone.range(2).select(dollars("id").alias("dollar")).collect()
+    finally:
+        close_session(clone)
+    assert [row.dollar for row in rows] == [0.0, 0.02]
+    assert "later_of_test" not in sys.modules
 
 
 def test_executors_write_to_lakefs_and_read_it_back(session: Any, world: RealWorld) -> None:

@@ -13,6 +13,7 @@ from perago.errors import BackendUnavailableError, ConfigurationError
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.spark import client as module
+from perago.spark.base import BaseSessions
 from perago.spark.client import SparkClient
 from perago.spark.labels import GROUP_SETTING
 
@@ -22,7 +23,8 @@ EXECUTION = Execution(Claim(Attempt("wf", "task-1", 0, "step"), "token"), "exec-
 class Session:
     """As much of a session as labels need."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Any) -> None:
+        self.begin = begin
         self.settings: dict[str, str] = {}
         self.client = SimpleNamespace(
             _execute_plan_request_with_metadata=lambda: SimpleNamespace(tags=[])
@@ -45,8 +47,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Session]]:
     """The sessions that were opened, with the ids of their executions."""
     made: list[tuple[str, Session]] = []
 
-    def open_session(_: str, execution_id: str, **__: Any) -> Session:
-        made.append((execution_id, Session()))
+    def open_session(_: str, execution_id: str, *, begin: Any) -> Session:
+        made.append((execution_id, Session(begin)))
         return made[-1][1]
 
     monkeypatch.setattr(module, "open_session", open_session)
@@ -94,6 +96,17 @@ def test_the_session_of_a_transfer_is_the_attempt_s_and_ends_with_it(
         assert session.phase == "download"
     assert [execution_id for execution_id, _ in opened] == [EXECUTION.id]
     assert ended == [session]
+
+
+def test_all_sessions_begin_with_what_the_client_knows_of_the_server(
+    opened: list[tuple[str, Session]],
+) -> None:
+    client = SparkClient(lambda: "sc://localhost:1", ())
+    client.open("one")
+    client.open("two")
+    [(_, first), (_, second)] = opened
+    assert isinstance(first.begin.__self__, BaseSessions)
+    assert first.begin == second.begin
 
 
 def test_a_session_that_cannot_be_labelled_is_closed(

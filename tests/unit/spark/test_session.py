@@ -11,17 +11,21 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from perago.errors import SparkServerDiedError
+from perago.spark import session as session_module
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import (
+    POOL_SETTING,
     _connect,
     end_session,
     forget,
     is_gone,
+    open_session,
     pool_name,
     session_id,
     session_remote,
@@ -61,6 +65,20 @@ def test_a_bare_remote_gets_its_parameters() -> None:
     wanted = f"sc://host:15002/;user_id=perago;session_id={SESSION}"
     assert session_remote("sc://host:15002", EXECUTION) == wanted
     assert session_remote("sc://host:15002/", EXECUTION) == wanted
+
+
+def test_a_session_has_no_setting_of_its_own_while_it_may_be_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[tuple[str, str]] = []
+    opened = MagicMock()
+    opened.conf.set = lambda key, value: done.append((key, value))
+    monkeypatch.setattr(session_module, "_connect", lambda *_: opened)
+    monkeypatch.setattr(SparkSession, "_active_session", threading.local())
+    monkeypatch.setattr(SparkSession, "_default_session", None)
+    begin = lambda remote, _: done.append(("begin", remote))  # noqa: E731
+    assert open_session("sc://host", EXECUTION, begin=begin) is opened
+    assert done == [("begin", "sc://host"), (POOL_SETTING, pool_name())]
 
 
 @pytest.fixture
