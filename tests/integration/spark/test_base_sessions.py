@@ -121,6 +121,7 @@ def test_the_second_session_sends_nothing_and_its_functions_find_everything(
     assert sys.path == path
 
 
+@pytest.mark.slow
 def test_a_base_session_that_the_server_closed_is_replaced(
     spark_remote: str, module: Path, bases: BaseSessions, begin: Open, uploads: list[Any]
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_base_session_that_the_server_closed_is_replaced(
     assert len(uploads) == 6
 
 
+@pytest.mark.slow
 def test_processes_that_begin_at_the_same_moment_all_end_well(
     module: Path, begin: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
