@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, LostReplyError
 from perago.http_client import HttpClient
 from perago.http_errors import parse_json
 from perago.lakefs.errors import from_answer, translated
@@ -27,6 +27,7 @@ Parsed = TypeVar("Parsed")
 Entry = TypeVar("Entry")
 Reader = Callable[[bytes], Parsed]
 RequestBody = bytes | Path | Mapping[str, Any] | None
+RefKind = Literal["branches", "tags"]
 
 _JSON = "application/json"
 _PAGE = 1000
@@ -269,20 +270,21 @@ class LakeFSApi:
                 raise BackendUnavailableError(f"LakeFS could not {what}: it repeats a page")
             after = page.pagination.next_offset
 
-    def has_ref(
-        self,
-        repository: str,
-        kind: Literal["branches", "tags"],
-        name: str,
-        *,
-        retrier: Retrying,
-    ) -> bool:
-        """Return whether a branch or a tag is listed: a 404 may be a proxy's."""
+    def assert_gone(
+        self, deletion: str, repository: str, kind: RefKind, name: str, *, retrier: Retrying
+    ) -> None:
+        """Raise ``LostReplyError`` if a branch or a tag that was not found is listed.
+
+        A licence counts as withdrawn from here on, and one 404 may be a proxy's.
+        """
         what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
         # The name itself sorts before all others that begin with it.
         fields = {"prefix": name, "amount": 1}
         page = self.get(what, path, parsed(REFS), fields, retrier=retrier)
-        return any(found.id == name for found in page.results)
+        if any(found.id == name for found in page.results):
+            raise LostReplyError(
+                f"LakeFS could not {deletion}: it was not found, and is still there"
+            )
 
     def has_any(
         self,

@@ -11,12 +11,7 @@ from datetime import UTC, datetime
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.errors import (
-    BackendUnavailableError,
-    ConflictError,
-    LostReplyError,
-    NotFoundError,
-)
+from perago.errors import BackendUnavailableError, ConflictError, NotFoundError
 from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
@@ -201,12 +196,10 @@ class LakeFSControl:
                 retrier=retrying(_CLEANUP_RETRY_SECONDS),
             )
         except NotFoundError:
-            # A licence counts as withdrawn from here on, so one word of a proxy is not enough.
             retrier = retrying(_CLEANUP_RETRY_SECONDS)
-            if self._api.has_ref(staging.repository, "branches", staging.branch, retrier=retrier):
-                raise LostReplyError(
-                    f"LakeFS could not {what}: it was not found, and is still there"
-                ) from None
+            self._api.assert_gone(
+                what, staging.repository, "branches", staging.branch, retrier=retrier
+            )
 
     def commit(
         self, staging: StagingBranch, message: str, metadata: dict[str, str]

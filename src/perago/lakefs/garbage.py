@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from perago.connections import LakeFSConnection
-from perago.errors import ConflictError, LostReplyError, NotFoundError
+from perago.errors import ConflictError, NotFoundError
 from perago.http_errors import nothing
 from perago.lakefs.api import (
     COMMIT,
     REF,
     REFS,
     LakeFSApi,
+    RefKind,
     RefMessage,
     at_path,
     parsed,
@@ -96,9 +97,7 @@ class LakeFSGarbage:
         """Delete a tag if it is still on ``commit``; return what became of it."""
         return self._delete(repository, "tags", name, commit)
 
-    def _delete(
-        self, repository: str, kind: Literal["branches", "tags"], name: str, commit: str
-    ) -> Removal:
+    def _delete(self, repository: str, kind: RefKind, name: str, commit: str) -> Removal:
         what = f"{'branch' if kind == 'branches' else 'tag'} {name!r} of {repository!r}"
         path = at_path("repositories", repository, kind, name)
         try:
@@ -109,10 +108,8 @@ class LakeFSGarbage:
                 f"delete {what}", "DELETE", path, nothing, status=204, retrier=retrying_times()
             )
         except NotFoundError:
-            # A licence counts as withdrawn from here on, so one word of a proxy is not enough.
-            if self._api.has_ref(repository, kind, name, retrier=retrying_times()):
-                raise LostReplyError(
-                    f"LakeFS could not delete {what}: it was not found, and is still there"
-                ) from None
+            self._api.assert_gone(
+                f"delete {what}", repository, kind, name, retrier=retrying_times()
+            )
             return "gone"
         return "deleted"
