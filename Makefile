@@ -31,26 +31,27 @@ $(READY): constraints.txt constraints-build.txt pyproject.toml
 demo: $(READY) ## Run the demonstration on servers of its own
 	@$(BIN)/python examples/demo.py $(if $(ROWS),--rows $(ROWS))
 
-# The floor is for all processes of both runs together: `coverage report` checks it.
+# The floor is for all processes of a run together: `coverage report` checks it.
 MEASURED := --cov --cov-report= --cov-fail-under=0
+
+test: $(READY) ## Run the tests that belong before every push, with coverage
+	@rm -f .coverage .coverage.*
+	@failed=0; \
+	$(PYTEST) -n $(WORKERS) -m "not slow" $(MEASURED) || failed=1; \
+	$(BIN)/python -m coverage report || failed=1; \
+	exit $$failed
 
 # The tests that share the servers in parallel, then those that must be alone. All run, so that one
 # run tells of all failures.
 ALONE := tests/integration
-define run-tests
-	@rm -f .coverage .coverage.*
-	@failed=0; \
-	$(PYTEST) -n $(WORKERS) -m "not alone$(1)" $(MEASURED) || failed=1; \
-	$(PYTEST) -m "alone$(1)" $(MEASURED) --cov-append $(ALONE) || failed=1; \
-	$(BIN)/python -m coverage report || failed=1; \
-	exit $$failed
-endef
-
-test: $(READY) ## Run the tests that belong before every push, with coverage
-	$(call run-tests, and not slow)
 
 test-all: $(READY) ## Run all tests: also the long ones, the cluster, Delta and the demo
-	$(call run-tests,)
+	@rm -f .coverage .coverage.*
+	@failed=0; \
+	$(PYTEST) -n $(WORKERS) -m "not alone" $(MEASURED) || failed=1; \
+	$(PYTEST) -m alone $(MEASURED) --cov-append $(ALONE) || failed=1; \
+	$(BIN)/python -m coverage report || failed=1; \
+	exit $$failed
 
 check: $(READY) ## Run the linters, the type checker, and the rules of imports and dependencies
 	$(BIN)/ruff check src tests examples docs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from perago import dev
+from perago import dev, masking
 from perago.connections import LakeFSConnection
 from support.command_line import close_server
 from support.durations import BUDGET_SECONDS, over_budget
@@ -110,6 +110,12 @@ def _commands_end() -> Iterator[None]:
     close_server()
 
 
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test() -> None:
+    """What one test has masked is not masked in the texts of those after it."""
+    masking._of_this_process = masking.Masker()
+
+
 def _endpoints(config: pytest.Config, *, spark: bool) -> dev.Endpoints:
     if given := os.environ.get(_ENDPOINTS):
         endpoints = dev.Endpoints.model_validate_json(given)
@@ -124,12 +130,11 @@ def _endpoints(config: pytest.Config, *, spark: bool) -> dev.Endpoints:
 
 
 @pytest.fixture(scope="session")
-def stack(pytestconfig: pytest.Config) -> dev.Stack:
-    """The servers themselves, for tests that stop and start them."""
-    keeper = pytestconfig.stash.get(_KEEPER, None)
-    if keeper is None:
-        pytest.fail("others use the servers: mark this test `alone`, and run it without -n")
-    return keeper.stack()
+def own_stack() -> Iterator[dev.Stack]:
+    """Servers that no other process of the run uses, for tests that stop and start them."""
+    keeper = StackKeeper()
+    yield keeper.stack()
+    keeper.close()
 
 
 @pytest.fixture(scope="session")

@@ -203,7 +203,9 @@ class GarbageServer:
             if not part:
                 break
             data += part
-        head, _, body = data.partition(b"\r\n\r\n")
+        head, _, start = data.partition(b"\r\n\r\n")
+        # Not bytes: each part would copy all that came before it, of parts of many megabytes.
+        body = bytearray(start)
         text = head.decode("latin-1")
         lines = [line.lower().split(":", 1) for line in text.splitlines()[1:] if ":" in line]
         length = next((int(value) for name, value in lines if name == "content-length"), 0)
@@ -214,5 +216,5 @@ class GarbageServer:
             body += part
         self.requests.append(text.partition("\r\n")[0])
         self.heads.append(text)
-        self.bodies.append(body)
+        self.bodies.append(bytes(body))
         return text

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = {
     # Each stack takes a core to start: one at a time.
-    "own stacks": r"integration/dev/",
+    "own stacks": r"integration/dev/|worker/test_outages\.py",
     # One session, for which Spark keeps Python processes.
     "transfer on Spark": r"integration/spark_transfer/",
     "data guardrails": r"test_data_guardrails\.py::test_a_guardrail_that",

@@ -119,6 +119,25 @@ def test_tests_that_must_be_alone_are_where_make_looks_for_them() -> None:
     assert "ALONE := tests/integration\n" in (TESTS.parent / "Makefile").read_text("utf-8")
 
 
+def test_a_test_that_must_be_alone_is_slow() -> None:
+    """`make test` runs all that is not slow in one go."""
+    for module, tree in trees_with("pytest.mark." + "alone"):
+        marks = [
+            ast.unparse(given)
+            for node in ast.walk(tree)
+            for given in (
+                [ast.List(node.decorator_list, ast.Load())]
+                if isinstance(node, ast.FunctionDef)
+                else [node.value]
+                if isinstance(node, ast.Assign)
+                else []
+            )
+        ]
+        alone = [each for each in marks if ".alone" in each]
+        assert alone, module
+        assert all(".slow" in each for each in alone), module
+
+
 def test_every_group_of_tests_that_stay_together_has_some() -> None:
     ids = [
         f"tests/{module}::{node.name}"

@@ -11,8 +11,7 @@ from perago.errors import SetupError
 from perago.servers.process import wait_gone
 from support import stack_client as client
 
-# They stop the run's servers.
-pytestmark = [pytest.mark.servers, pytest.mark.alone]
+pytestmark = pytest.mark.servers
 
 
 def _details(stack: Stack) -> dict[str, Any]:
@@ -20,43 +19,43 @@ def _details(stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_server_comes_back_on_its_port_with_its_data(stack: Stack) -> None:
-    client.create_repository(_details(stack), "kept")
-    before, pid = stack.endpoints, stack.pids["lakefs"]
-    stack.lakefs.stop()
-    assert "lakefs" not in stack.pids
-    stack.lakefs.start()
-    assert stack.endpoints == before
-    assert stack.pids["lakefs"] != pid
-    assert client.lakefs(_details(stack), "GET", "/repositories/kept")["id"] == "kept"
+def test_a_server_comes_back_on_its_port_with_its_data(own_stack: Stack) -> None:
+    client.create_repository(_details(own_stack), "kept")
+    before, pid = own_stack.endpoints, own_stack.pids["lakefs"]
+    own_stack.lakefs.stop()
+    assert "lakefs" not in own_stack.pids
+    own_stack.lakefs.start()
+    assert own_stack.endpoints == before
+    assert own_stack.pids["lakefs"] != pid
+    assert client.lakefs(_details(own_stack), "GET", "/repositories/kept")["id"] == "kept"
 
 
-def test_a_second_stack_on_the_same_directory_is_refused(stack: Stack) -> None:
+def test_a_second_stack_on_the_same_directory_is_refused(own_stack: Stack) -> None:
     with pytest.raises(SetupError, match="another process runs or starts the stack"):
-        Stack.up(stack.data_dir)
+        Stack.up(own_stack.data_dir)
 
 
-def test_a_killed_server_is_dead_in_the_status(stack: Stack) -> None:
-    identity = stack.lakefs.identity
+def test_a_killed_server_is_dead_in_the_status(own_stack: Stack) -> None:
+    identity = own_stack.lakefs.identity
     assert identity is not None
     identity.kill()
     assert wait_gone([identity], 10) == []  # the signal is sent, not yet obeyed, when kill returns
     try:
-        by_name = {server.name: server for server in inspect(stack.data_dir)}
+        by_name = {server.name: server for server in inspect(own_stack.data_dir)}
         assert by_name["lakefs"].health is Health.DEAD
         assert "lakefs.log" in by_name["lakefs"].tail
         assert by_name["conductor"].health is Health.HEALTHY
     finally:
-        stack.lakefs.stop()
-        stack.lakefs.start()
+        own_stack.lakefs.stop()
+        own_stack.lakefs.start()
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_spark_can_be_started_later(stack: Stack) -> None:
-    stack.start_spark()
-    details = _details(stack)
+def test_spark_can_be_started_later(own_stack: Stack) -> None:
+    own_stack.start_spark()
+    details = _details(own_stack)
     client.create_repository(details, "later")
     assert client.use_spark(details, "s3a://later/main/numbers") == (1000, 1000)
-    stack.start_spark()  # a second time changes nothing
-    assert stack.endpoints.model_dump() == details
+    own_stack.start_spark()  # a second time changes nothing
+    assert own_stack.endpoints.model_dump() == details

@@ -1,4 +1,4 @@
-"""Servers that go away during an attempt and come back. They need a stack of their own."""
+"""Servers that go away during an attempt and come back."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from support.real_world import SEED, Servers
 from support.waiting import until
 from support.workers import PHASES, WorkerSite, site_on
 
-# They stop the run's servers.
-pytestmark = [pytest.mark.servers, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def own_site(stack: dev.Stack, tmp_path: Path) -> Iterator[WorkerSite]:
-    """A site on the session's stack, whose servers the test may stop and start."""
-    servers = Servers(stack.endpoints)
-    with site_on(servers, stack.endpoints, tmp_path) as place:
+def own_site(own_stack: dev.Stack, tmp_path: Path) -> Iterator[WorkerSite]:
+    """A site on servers that the test may stop and start."""
+    servers = Servers(own_stack.endpoints)
+    with site_on(servers, own_stack.endpoints, tmp_path) as place:
         yield place
     servers.close()
 
 
 @pytest.mark.slow
 def test_conductor_restarted_during_a_body_completes_the_attempt_once(
-    stack: dev.Stack, own_site: WorkerSite
+    own_stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs))
     site.await_body()
-    stack.conductor.stop()
+    own_stack.conductor.stop()
     until(lambda: worker.count("heartbeat_failed") > 0, "a heartbeat to fail")
-    stack.conductor.start()
+    own_stack.conductor.start()
     site.go()
     tasks = site.finish(workflow, seconds=120)
     # The lease ran out while Conductor was away: it may hand the attempt to a retry, or not.
@@ -47,16 +46,16 @@ def test_conductor_restarted_during_a_body_completes_the_attempt_once(
 
 
 def test_conductor_away_at_completion_gets_the_result_when_it_is_back(
-    stack: dev.Stack, own_site: WorkerSite
+    own_stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     site.conductor.hold(r"POST /api/tasks HTTP")
     worker = site.start()
     workflow = site.workflow("w_plain", signs=str(site.signs))
     assert site.conductor.reached.wait(60), worker.log_text()
-    stack.conductor.stop()
+    own_stack.conductor.stop()
     site.conductor.release()
-    stack.conductor.start()
+    own_stack.conductor.start()
     tasks = site.finish(workflow, seconds=120)
     assert tasks[-1]["status"] == "COMPLETED"
     assert worker.stop() in {0, 1}
@@ -64,14 +63,14 @@ def test_conductor_away_at_completion_gets_the_result_when_it_is_back(
 
 
 def test_lakefs_restarted_during_a_body_changes_nothing(
-    stack: dev.Stack, own_site: WorkerSite
+    own_stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     worker = site.start()
     workflow = site.workflow(do="wait", signs=str(site.signs))
     site.await_body()
-    stack.lakefs.stop()
-    stack.lakefs.start()
+    own_stack.lakefs.stop()
+    own_stack.lakefs.start()
     site.go()
     [task] = site.finish(workflow)
     assert task["status"] == "COMPLETED"
@@ -82,17 +81,17 @@ def test_lakefs_restarted_during_a_body_changes_nothing(
 
 
 def test_lakefs_gone_at_the_merge_fails_closed_and_the_retry_publishes(
-    stack: dev.Stack, own_site: WorkerSite
+    own_stack: dev.Stack, own_site: WorkerSite
 ) -> None:
     site = own_site
     site.lakefs.hold(PHASES["publish"])
     worker = site.start()
     workflow = site.workflow()
     assert site.lakefs.reached.wait(60), worker.log_text()
-    stack.lakefs.stop()
+    own_stack.lakefs.stop()
     site.lakefs.release()  # the request goes nowhere: nobody can say whether it landed
     until(lambda: worker.count("reply_lost") > 0, "the lost reply to be noticed")
-    stack.lakefs.start()
+    own_stack.lakefs.start()
     tasks = site.finish(workflow, seconds=120)
     assert tasks[-1]["status"] == "COMPLETED"
     # Known not to have landed, if LakeFS is back before the withdrawal of the licence gives up.
