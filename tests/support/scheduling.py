@@ -12,14 +12,15 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = {
     # Each stack takes a core to start: one at a time.
-    "own stacks": r"integration/dev/|worker/test_outages\.py",
+    "own stacks": r"integration/dev/|worker/test_outages\.py::test_conductor_",
     # One session, for which Spark keeps Python processes.
     "transfer on Spark": r"integration/spark_transfer/",
     "data guardrails": r"test_data_guardrails\.py::test_a_guardrail_that",
     # One Connect server of a worker, and one of a test module.
     "runtime": r"spark/test_runtime\.py",
     "private CA": r"spark/test_private_ca\.py",
-    # One LakeFS on a store behind a proxy.
+    # One LakeFS that is stopped, and one on a store behind a proxy.
+    "own LakeFS": r"worker/test_outages\.py::test_lakefs_",
     "past the gateway": r"transfer/test_past_the_gateway\.py",
     # One site, and one wheel, for all tests of them.
     "site": r"unit/test_docs\.py::test_.*(site|search)",

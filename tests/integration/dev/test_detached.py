@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from perago.servers.process import wait_gone
 from support import stack_client as client
 from support.dev_commands import DevCommands
 
@@ -54,7 +55,8 @@ def _with_spark(details: Any, value: Any) -> list[Any]:
 
 
 def _processes(perago: DevCommands) -> list[psutil.Process]:
-    servers = [psutil.Process(identity.pid) for identity in perago.recorded().values()]
+    recorded = perago.recorded().values()
+    servers = [psutil.Process(identity.pid) for identity in recorded if identity.alive]
     return servers + [child for server in servers for child in server.children(recursive=True)]
 
 
@@ -147,6 +149,17 @@ def test_a_second_up_shows_the_same_stack(
     before = perago.recorded()
     assert perago.json("up", *options) == details
     assert perago.recorded() == before
+
+
+def test_a_killed_server_is_dead_in_the_status(details: Any, perago: DevCommands) -> None:
+    killed = perago.recorded()["lakefs"]
+    killed.kill()
+    assert wait_gone([killed], 10) == []  # the signal is sent, not yet obeyed, when kill returns
+    said = perago.run("status", "--json")
+    assert said.returncode == 3
+    health = {server["name"]: server["health"] for server in json.loads(said.stdout)["servers"]}
+    assert (health["lakefs"], health["conductor"]) == ("dead", "healthy")
+    assert "logs/lakefs.log" in perago.run("status").stderr
 
 
 def test_down_leaves_no_process(details: Any, perago: DevCommands) -> None:

@@ -8,6 +8,8 @@ import signal
 import httpx
 import pytest
 
+from perago.dev import Stack
+from perago.errors import SetupError
 from perago.servers.process import wait_gone
 from support.dev_commands import DevCommands, Foreground
 from support.waiting import until
@@ -82,6 +84,8 @@ def test_a_second_up_while_the_first_starts_says_so(
     done = perago.run("up", "--no-spark")
     assert done.returncode == 2
     assert "another process is starting the stack" in done.stderr
+    with pytest.raises(SetupError, match="another process runs or starts the stack"):
+        Stack.up(perago.data_dir)
 
 
 @pytest.mark.slow
