@@ -22,7 +22,7 @@ from perago.lakefs import control, presigned
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.objects import LakeFSObjects
 from perago.lakefs.presigned import PresignedClient
-from support.adapter_calls import ADAPTERS, ID, Patience
+from support.adapter_calls import ADAPTERS, ID, Call, Patience
 from support.garbage_server import ENDLESS, GARBAGE, HERE, SLOW, GarbageServer, placed_answer
 from support.uncounted import uncounted
 
@@ -46,22 +46,16 @@ def test_every_method_of_an_adapter_is_tried(adapter: type) -> None:
 
 # One for each client below them, which judges what is no answer at all.
 _CLIENTS = (LakeFSControl, LakeFSObjects, PresignedClient, ConductorAttempts)
-# Those that make a client wait do so at the same time: not all at once, since each has a server,
-# and to prepare a request must not take as long as the client waits.
 # What a client can take for an answer, and a method must not.
 _FOR_ALL = ("200 with", "404 with", "a gateway's")
 _FIRST = [kind for kind in SLOW if kind in {"silence", "a dripping body"}]
+# Those that make a client wait do so at the same time: not all at once, since each has a server,
+# and to prepare a request must not take as long as the client waits.
 _KINDS = {kind: [kind] for kind in GARBAGE if kind not in SLOW} | {
     "slow answers": _FIRST,
     "other slow answers": [kind for kind in SLOW if kind not in _FIRST],
 }
-
-
-def _is_slow(adapter: type, kinds: list[str]) -> bool:
-    if adapter not in _CLIENTS:
-        return not kinds[0].startswith(_FOR_ALL)
-    # The client past the gateway has several times the calls of the others.
-    return adapter is PresignedClient and kinds[0] in ENDLESS and kinds[0] not in _FIRST
+_NO_ANSWERS = [name for name in _KINDS if not name.startswith(_FOR_ALL)]
 
 
 @pytest.fixture(autouse=True)
@@ -71,26 +65,36 @@ def _uncounted() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "kinds"),
+    ("adapter", "name"),
     [
-        pytest.param(
-            adapter,
-            kinds,
-            id=f"{adapter.__name__}-{name}",
-            marks=pytest.mark.slow if _is_slow(adapter, kinds) else (),
-        )
-        for adapter in ADAPTERS
-        for name, kinds in _KINDS.items()
+        pytest.param(adapter, name, marks=pytest.mark.slow if name in _NO_ANSWERS else ())
+        for adapter, name in product(ADAPTERS, _KINDS)
     ],
 )
 def test_garbage_is_an_outage_and_after_a_change_a_lost_reply(
-    monkeypatch: pytest.MonkeyPatch, adapter: type, kinds: list[str]
+    monkeypatch: pytest.MonkeyPatch, adapter: type, name: str
+) -> None:
+    _try(monkeypatch, adapter, _KINDS[name], ADAPTERS[adapter][1])
+
+
+@pytest.mark.parametrize(("adapter", "name"), list(product(_CLIENTS, _NO_ANSWERS)))
+def test_what_is_no_answer_is_an_outage_and_after_a_change_a_lost_reply(
+    monkeypatch: pytest.MonkeyPatch, adapter: type, name: str
+) -> None:
+    """Its client judges it, so that methods of one sort are alike: one of each is called."""
+    calls = ADAPTERS[adapter][1]
+    sorts = {(call.changes, call.good): each for each, call in reversed(calls.items())}
+    _try(monkeypatch, adapter, _KINDS[name], {each: calls[each] for each in sorts.values()})
+
+
+def _try(
+    monkeypatch: pytest.MonkeyPatch, adapter: type, kinds: list[str], calls: Mapping[str, Call]
 ) -> None:
     if kinds[0] in ENDLESS:
         monkeypatch.setattr(Patience, "seconds", Patience.of_endless)
         monkeypatch.setattr(control, "_CLEANUP_SECONDS", Patience.of_endless)
         monkeypatch.setattr(presigned, "PIECE_PATIENCE", 1)
-    opened, calls = ADAPTERS[adapter]
+    opened = ADAPTERS[adapter][0]
 
     def attempt(case: tuple[str, str]) -> tuple[object, float]:
         call = calls[case[1]]
