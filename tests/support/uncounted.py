@@ -10,13 +10,17 @@ from coverage import Coverage
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Let coverage of this process, where it is measured, pause."""
-    counting = Coverage.current()
-    if counting is None:
-        yield
-        return
-    counting.stop()
+    """Let coverage of this process, where it is measured, pause.
+
+    A worker of pytest-xdist has two: its own, and one of every process that a measured one starts.
+    To stop the one lets the other go on.
+    """
+    stopped: list[Coverage] = []
+    while (counting := Coverage.current()) is not None:
+        counting.stop()
+        stopped.append(counting)
     try:
         yield
     finally:
-        counting.start()
+        for counting in reversed(stopped):
+            counting.start()

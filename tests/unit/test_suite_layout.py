@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from support.durations import BUDGET_SECONDS, MAY_BE_LONG, over_budget
 from support.scheduling import TOGETHER, group_of
+from support.uncounted import uncounted
 
 TESTS = Path(__file__).parents[1]
 SUPPORT = TESTS / "support"
@@ -148,6 +150,13 @@ def test_every_group_of_tests_that_stay_together_has_some() -> None:
     assert {group_of(each) for each in ids} == {None, *TOGETHER}
     on_a_cluster = "tests/integration/spark_tasks/test_publish_table.py::test_a[changed-cluster]"
     assert group_of(on_a_cluster) == "cluster"
+
+
+def test_uncounted_lines_are_traced_by_nothing() -> None:
+    before = sys.gettrace()
+    with uncounted():
+        assert sys.gettrace() is None
+    assert type(sys.gettrace()) is type(before)
 
 
 def reported(
