@@ -42,12 +42,25 @@ def ask(module: ModuleType, request: dict[str, Any], *, seconds: float) -> dict[
         raise BackendUnavailableError(
             f"the Spark Connect server did not answer within {seconds:.0f} s"
         ) from None
-    lines = done.stdout.decode(errors="replace").splitlines()
-    reply: dict[str, Any] = json.loads(lines[-1]) if lines else {"error": f"exit {done.returncode}"}
+    except OSError as error:
+        raise BackendUnavailableError(
+            f"no process could be started for a request to the Spark Connect server: {error}"
+        ) from error
+    reply = _reply_of(done)
     if "error" in reply:
         raise BackendUnavailableError(
             f"the request to the Spark Connect server failed: {reply['error']}"
         )
+    return reply
+
+
+def _reply_of(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """The last line, which a process that was killed has not or only in part."""
+    lines = done.stdout.decode(errors="replace").splitlines()
+    try:
+        reply: dict[str, Any] = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        return {"error": f"exit {done.returncode}"}
     return reply
 
 

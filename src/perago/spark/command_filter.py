@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from perago.errors import UnsupportedOperationError
-from perago.spark.commands import CommandEffects, read_command, read_plan
+from perago.spark.commands import NOTHING, CommandEffects, read_command, read_plan
 from perago.spark.labels import ungroup
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import database_of, drop_database
@@ -88,18 +88,24 @@ class CommandFilter:
     ) -> Callable[..., Any]:
         def filtered(message: Any, *args: Any, **options: Any) -> Any:
             effects = read(message)
-            self._refuse_stream(effects)
-            for item in effects.created:
-                self._judge(item)
-            if effects.stream is not None:
-                ungroup(self._session)
-            with self._noted(effects):
-                result = send(message, *args, **options)
-            if effects.stream is not None:
-                self._remember_query(result[1])
-            return result
+            if effects == NOTHING:
+                return send(message, *args, **options)
+            with self._ledger.writing():
+                return self._change(effects, lambda: send(message, *args, **options))
 
         return filtered
+
+    def _change(self, effects: CommandEffects, send: Callable[[], Any]) -> Any:
+        self._refuse_stream(effects)
+        for item in effects.created:
+            self._judge(item)
+        if effects.stream is not None:
+            ungroup(self._session)
+        with self._noted(effects):
+            result = send()
+        if effects.stream is not None:
+            self._remember_query(result[1])
+        return result
 
     def _refuse_stream(self, effects: CommandEffects) -> None:
         stream = effects.stream

@@ -73,8 +73,11 @@ class ConnectExecution:
     def end_operations(self) -> int:
         if is_gone(self.session):
             raise SparkServerDiedError("nothing listens any more where the Spark server was")
+        # First of all: a thread that the body left may be about to write.
+        writing = self.ledger.close()
         with translated("end the operations of this execution"):
-            ended = end_operations(self.session, _END_SECONDS)
+            # A write may be between its steps, where Spark runs nothing of it.
+            ended = max(writing, end_operations(self.session, _END_SECONDS))
         # While the staging branch is there: Spark looks a frame's files up to find it.
         free_cached(self.session)
         return ended

@@ -38,6 +38,8 @@ def _interrupt_all(session: Any, deadline: float) -> int:
         seen |= begun
         for operation_id in begun:
             await_end(session, operation_id, deadline)
+        if time.monotonic() >= deadline:
+            raise TimeoutError("a thread of the body begins one operation after the other")
     return len(seen)
 
 

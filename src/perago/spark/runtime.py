@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -145,7 +145,7 @@ class ManagedRuntime:
         with self._changed:
             self._users.add(user)
             self._changed.notify_all()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._keep, name="perago-spark", daemon=True)
                 self._thread.start()
             failures = self._failures
@@ -192,23 +192,22 @@ class ManagedRuntime:
             self._thread.join()
 
     def _keep(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="perago-spark-"))
-        log_path(folder, "any").parent.mkdir(mode=0o700)
-        watchdog = Watchdog(log_path(folder, "watchdog"))
-        watchdog.remove_at_end(folder)
         deaths = 0
-        try:
-            while self._is_wanted():
-                began = time.monotonic()
-                if self._run_until_idle(folder, watchdog):
-                    deaths = 0
-                    continue
-                lived = time.monotonic() - began
-                deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
-                self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
-        finally:
-            watchdog.release()
-            shutil.rmtree(folder, ignore_errors=True)
+        while self._is_wanted():
+            began = time.monotonic()
+            try:
+                # Anew for each server: between two of them the folder may be tidied away.
+                with _own_folder() as (folder, watchdog):
+                    is_stopped = self._run_until_idle(folder, watchdog)
+            except Exception as error:  # noqa: BLE001  who waits for the server must hear of it
+                self._fail(ServerError(str(error)), SparkServerDiedError(str(error)))
+                is_stopped = False
+            if is_stopped:
+                deaths = 0
+                continue
+            lived = time.monotonic() - began
+            deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
+            self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
 
     def _is_wanted(self) -> bool:
         """Wait until an execution needs the server; False when the worker closes."""
@@ -303,6 +302,22 @@ class ManagedRuntime:
             self._failures += 1
             self._failure = error
             self._changed.notify_all()
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[tuple[Path, Watchdog]]:
+    """A folder for a server, and a watchdog that removes it even after a sudden end."""
+    folder = Path(tempfile.mkdtemp(prefix="perago-spark-"))
+    try:
+        log_path(folder, "any").parent.mkdir(mode=0o700)
+        watchdog = Watchdog(log_path(folder, "watchdog"))
+        try:
+            watchdog.remove_at_end(folder)
+            yield folder, watchdog
+        finally:
+            watchdog.release()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _interrupt(remote: str, execution_id: str, *, alone: bool) -> None:

@@ -54,7 +54,7 @@ class StagedTables:
     @contextmanager
     def replacing_partitions(self, path: str) -> Iterator[None]:
         # Two at once would each keep what the other one wrote.
-        with self._locks[path]:
+        with self._locks[path], self.ledger.writing():
             before = self._written(path)
             yield
             with self._noted(path, Effect.REPLACES_PARTITIONS):

@@ -55,7 +55,10 @@ class ExecutorProcess:
                 stderr=theirs_output,
                 start_new_session=True,
             )
+            self.channel = Channel(ours)
+            self.output = TaskOutput(output)
         except BaseException:
+            # A warden that has started ends with its line, and all below it.
             for descriptor in (self._life, output):
                 os.close(descriptor)
             ours.close()
@@ -65,8 +68,6 @@ class ExecutorProcess:
             theirs.close()
             for descriptor in (life, theirs_output, log):
                 os.close(descriptor)
-        self.channel = Channel(ours)
-        self.output = TaskOutput(output)
         # Of the executor itself, once it has said so.
         self.pid = self._warden.pid
         self._deadline = time.monotonic() + _START_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 
 import pytest
@@ -69,4 +70,33 @@ def test_a_path_that_is_written_again_with_success_is_published(world: RealSpark
 
     outcome = attempt(world, body)
     assert isinstance(outcome, Completed), outcome
+    assert world.rows("data/clean") == CLEAN
+
+
+@ALSO_ON_A_CLUSTER
+def test_a_thread_that_the_body_left_writes_nothing_into_the_publication(
+    world: RealSparkWorld,
+) -> None:
+    checked, met = threading.Event(), list[str]()
+
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        def write_late() -> None:
+            checked.wait(60)
+            try:
+                by_the_workspace(workspace, "raw")
+            except Exception as error:  # noqa: BLE001  its type is what is looked at
+                met.append(type(error).__name__)
+
+        thread.append(threading.Thread(target=write_late))
+        thread[0].start()
+        return clean(workspace, params)
+
+    def after_the_check(workspace: SparkWorkspace) -> None:
+        checked.set()
+        thread[0].join(60)
+
+    thread: list[threading.Thread] = []
+    outcome = attempt(world, body, post=[after_the_check])
+    assert isinstance(outcome, Completed), outcome
+    assert met == ["UnfinishedOperationError"]
     assert world.rows("data/clean") == CLEAN

@@ -51,3 +51,20 @@ def test_a_supervisor_loads_what_it_runs_in_a_child_without_loading_pyspark() ->
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_process_that_cannot_be_started_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(BackendUnavailableError, match="no process could be started"):
+        child.ask(interrupting, {}, seconds=60)
+
+
+@pytest.mark.parametrize("printed", [b"", b'\n{"interru', b"nonsense\n"])
+def test_half_a_reply_is_none(monkeypatch: pytest.MonkeyPatch, printed: bytes) -> None:
+    done = subprocess.CompletedProcess([], -9, printed, b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(BackendUnavailableError, match="exit -9"):
+        child.ask(interrupting, {}, seconds=60)

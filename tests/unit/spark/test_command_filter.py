@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors.exceptions.connect import UnknownException
 from pyspark.sql import SparkSession
 
-from perago.errors import UnsupportedOperationError
+from perago.errors import UnfinishedOperationError, UnsupportedOperationError
 from perago.spark.command_filter import CommandFilter
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import _connect, database_of, forget, session_id
@@ -205,3 +205,36 @@ def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
         session.range(3).write.mode("overwrite").partitionBy("id").save(f"{OUT}/t")
     assert "overwrite_partitions" in caught.value.hint
     assert command_filter.failed_paths() == ["t"]
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_thread_that_the_body_left_writes_nothing_after_the_check(
+    server: Server, session: SparkSession, write: Act
+) -> None:
+    ledger = WriteLedger()
+    CommandFilter(session, ledger).allow(f"{OUT}/")
+    write(session)
+    sent = len(server.kinds)
+    assert ledger.close() == 0
+    with pytest.raises(UnfinishedOperationError):
+        write(session)
+    # What reads goes on: guardrails do.
+    session.sql("SELECT 1")
+    session.range(3).createOrReplaceTempView("v")
+    assert server.kinds[sent:] == ["sql_command", "create_dataframe_view"]
+
+
+def test_a_write_that_has_not_reached_the_server_is_under_way(
+    server: Server, session: SparkSession
+) -> None:
+    ledger = WriteLedger()
+    counts: list[int] = []
+
+    def send(*_: Any, **__: Any) -> tuple[None, dict[str, Any], None]:
+        counts.append(ledger.close())
+        return None, {}, None
+
+    session.client.execute_command = send
+    CommandFilter(session, ledger).allow(f"{OUT}/")
+    session.range(3).write.mode("overwrite").save(f"{OUT}/t")
+    assert counts == [1]

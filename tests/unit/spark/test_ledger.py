@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perago.errors import UnfinishedOperationError
 from perago.spark.ledger import Effect, WriteLedger
 
 ADDS, PARTITIONS, REPLACES = Effect.ADDS, Effect.REPLACES_PARTITIONS, Effect.REPLACES
@@ -50,3 +51,17 @@ def test_an_overwrite_makes_good_what_failed_below_it_and_nothing_beside_it() ->
     assert len(ledger.open()) == 3
     ledger.succeeded("s3a://r/b/t", REPLACES)
     assert ledger.open() == ["s3a://r/b", "s3a://r/b/t2"]
+
+
+def test_once_closed_it_refuses_writes_and_tells_how_many_are_under_way() -> None:
+    ledger = WriteLedger()
+    with ledger.writing():
+        pass
+    with ledger.writing(), ledger.writing():
+        assert ledger.close() == 2
+        with (
+            pytest.raises(UnfinishedOperationError, match="a thread that it left"),
+            ledger.writing(),
+        ):
+            raise AssertionError
+    assert ledger.close() == 0

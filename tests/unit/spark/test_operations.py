@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 
 import pytest
 
+from perago.spark import operations
 from perago.spark.operations import end_operations
 
 
@@ -66,3 +68,16 @@ def test_a_query_that_does_not_stop_is_an_error_within_the_time() -> None:
     with pytest.raises(TimeoutError, match="1 streaming queries did not stop"):
         end_operations(session, 0.5)
     assert time.monotonic() - began < 10
+
+
+class Restless(Session):
+    """A thread of the body begins an operation whenever another one has ended."""
+
+    def interruptAll(self) -> list[str]:  # noqa: N802  pyspark's name
+        return [uuid.uuid4().hex]
+
+
+def test_operations_that_begin_again_and_again_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "await_end", lambda *_: None)
+    with pytest.raises(TimeoutError, match="one operation after the other"):
+        end_operations(Restless(), 0.05)

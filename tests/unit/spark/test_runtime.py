@@ -6,6 +6,7 @@ What a real one does is in ``tests/integration/spark/test_runtime.py``.
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,25 @@ def test_a_folder_for_logs_that_cannot_be_used_is_named(made: list[Server], tmp_
         running.remote(never)
     assert "PERAGO_SPARK_LOGS" in caught.value.hint
     running.close()
+
+
+@pytest.mark.parametrize("broken", ["folder", "port", "surprise"])
+def test_whatever_keeps_a_server_from_starting_is_told_and_the_next_one_tries_again(
+    runtime: ManagedRuntime, made: list[Server], monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    error = ValueError("a surprise") if broken == "surprise" else OSError(28, "No space left")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        match broken:
+            case "folder":
+                patch.setattr(tempfile, "mkdtemp", fail)
+            case "port":
+                patch.setattr(loopback, "choose", fail)
+            case _:
+                patch.setattr(Server, "prepare", fail)
+        with pytest.raises(BackendUnavailableError, match=r"could not be started: .*(space|surpr)"):
+            runtime.remote(never, "one")
+    assert runtime.remote(never, "one") == made[-1].remote

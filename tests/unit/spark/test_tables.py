@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perago.errors import BackendUnavailableError
+from perago.errors import BackendUnavailableError, UnfinishedOperationError
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import WriteLedger
 from perago.spark.tables import StagedTables
@@ -105,3 +105,11 @@ def test_a_table_has_files_when_spark_would_read_one() -> None:
     assert not table.tables.has_files("t")
     table.put("day=1/x")
     assert table.tables.has_files("t")
+
+
+def test_a_replacement_counts_as_a_write_to_its_end() -> None:
+    table = Table("day=1/a")
+    with table.tables.replacing_partitions("t"):
+        assert table.ledger.close() == 1
+    with pytest.raises(UnfinishedOperationError), table.tables.replacing_partitions("t"):
+        raise AssertionError

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from perago.worker import cgroups
+from perago.worker import cgroups, process
 from support.memory_worker import SOURCE, TASK_MODULES
 from support.waiting import until
 
@@ -164,3 +165,25 @@ def test_a_stop_of_every_process_of_a_worker_drains_it(tmp_path: Path) -> None:
         supervisor.wait(10)
     assert status.read_text() == "COMPLETED"
     assert all(has_ended(process.pid) for process in family)
+
+
+def test_an_executor_whose_output_cannot_be_read_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No thread can be started where a user has too many processes."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self)
+
+    def fail(_: int) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    monkeypatch.setattr(process, "TaskOutput", fail)
+    with pytest.raises(RuntimeError, match="new thread"):
+        process.ExecutorProcess(["tasks"])
+    [warden] = started
+    assert warden.wait(20) is not None
