@@ -5,6 +5,7 @@ Results go to stdout; progress, logs and errors go to stderr, so that ``--json``
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -148,6 +149,8 @@ def write_file(path: Path, text: str) -> None:
     """Put a file in place whole or not at all; a link keeps pointing to where it points."""
     try:
         target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file")
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             with temporary.open("x", encoding="utf-8") as file:
@@ -157,8 +160,8 @@ def write_file(path: Path, text: str) -> None:
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter for a link that leads to itself
         raise ConfigurationError(
-            f"cannot write {str(path)!r}: {error.strerror or error}",
+            f"cannot write {str(path)!r}: {getattr(error, 'strerror', None) or error}",
             hint="Give -o a file in a folder that exists and can be written.",
         ) from error

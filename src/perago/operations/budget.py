@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import math
 from collections import defaultdict
 from dataclasses import dataclass, fields
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError
+from perago.http_client import HttpClient, RequestError
 from perago.tasks.controls import LONGEST_HEARTBEAT_SECONDS, PublishBudget
 
 LEAST_OBSERVATIONS = 20
@@ -22,7 +22,6 @@ _LEAST_MERGE_TIMEOUT = 5.0
 _COMPLETION_TIMEOUT = 30.0
 _LEAST_GRACE = 30.0
 _READ_SECONDS = 10.0
-_MOST_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def read_publish_times(text: str) -> dict[str, PublishTimes]:
                     # Cumulative counts of two histograms with the same bounds add up.
                     bound = float(sample.labels["le"])
                     counts[sample.labels["task"]][bound] += int(sample.value)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OverflowError) as error:
         raise BackendError(
             "what was read is not the metrics of a Perago worker",
             hint="Give the worker's own address: --metrics-url http://HOST:PORT/metrics.",
@@ -96,52 +95,41 @@ def read_publish_times(text: str) -> dict[str, PublishTimes]:
 
 def fetch_metrics(url: str) -> str:
     """Read ``/metrics`` of a worker, bounded in time and size."""
-    connection, path = _connection(url)
+    base, path = _parts(url)
+    client = HttpClient(base, connect_timeout=_READ_SECONDS)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read(_MOST_BYTES + 1)
-        if response.length and len(body) <= _MOST_BYTES:
-            # A bounded read does not tell, and half a histogram has another p99.
-            raise http.client.IncompleteRead(body, response.length)
-    except (OSError, http.client.HTTPException) as error:
+        answer = client.request("GET", path, seconds=_READ_SECONDS)
+    except RequestError as error:
         raise BackendUnavailableError(
-            f"no metrics from {connection.host}:{connection.port}: {_words(error)}",
+            f"no metrics from {base}: {error}",
             hint="Start the worker, or give the address it serves: "
             "--metrics-url http://HOST:PORT/metrics.",
         ) from error
     finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK or len(body) > _MOST_BYTES:
-        raise BackendError(
-            f"{connection.host}:{connection.port} answered {response.status} with {len(body)} "
-            "bytes, not a worker's metrics"
-        )
-    return body.decode("utf-8", errors="replace")
+        client.close()
+    if answer.status != 200:
+        raise BackendError(f"{base} answered {answer.status}, not with a worker's metrics")
+    return answer.body.decode("utf-8", errors="replace")
 
 
-def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
-    """A connection that is not open yet, and what to ask for."""
-    # http.client on purpose: it reads no proxy settings, which must not apply to loopback.
-    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+def _parts(url: str) -> tuple[str, str]:
+    """Where the worker is, and what to ask for."""
     wrong = ConfigurationError(
         "the metrics URL must be an http(s) address with a host",
         hint="Write --metrics-url http://127.0.0.1:9464/metrics.",
     )
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        has_host = bool(parts.hostname) and parts.port != 0  # a port that is none raises
+        parts.netloc.encode("idna")
     except ValueError:
         raise wrong from None
-    if parts.scheme not in kinds or not host or not url.isprintable() or " " in url:
+    # Without credentials: the address is in messages.
+    is_plain = url.isascii() and url.isprintable() and not {" ", "@"} & set(url)
+    if parts.scheme not in {"http", "https"} or not has_host or not is_plain:
         raise wrong
     query = f"?{parts.query}" if parts.query else ""
-    connection = kinds[parts.scheme](host, port, timeout=_READ_SECONDS)
-    return connection, (parts.path or "/metrics") + query
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return f"{parts.scheme}://{parts.netloc}", (parts.path or "/metrics") + query
 
 
 def as_python(budget: PublishBudget) -> list[str]:

@@ -20,7 +20,7 @@ from perago.errors import (
 )
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState
-from perago.operations.scratch import scratch_branch
+from perago.operations.scratch import after_merge, scratch_branch
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
@@ -140,7 +140,8 @@ class FenceAdmin:
 
     def _resolve_install(self, before: FenceStatus, lost: LostReplyError) -> str:
         """A merge is never repeated: read whether it landed."""
-        now = self.status(before.repository, before.branch)
+        with after_merge(before.branch):
+            now = self.status(before.repository, before.branch)
         if now.state is FenceState.INSTALLED:
             return now.head
         raise UnknownOutcomeError(

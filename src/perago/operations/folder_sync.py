@@ -5,6 +5,7 @@ Both ways add and change; only ``delete`` also removes what the other side does 
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ from perago.errors import (
     PublishFenceError,
     UnknownOutcomeError,
 )
-from perago.operations.scratch import scratch_branch
+from perago.operations.scratch import after_merge, scratch_branch
 from perago.progress import Advance, ShowTransfer, silent
 from perago.protocol.ports import Lake
 from perago.protocol.record import EXPECTED_HEAD
@@ -35,6 +36,8 @@ from perago.transfer.removal import remove_tree
 from perago.transfer.scan import LocalTree, scan
 
 _MERGE_SECONDS = 60.0
+# Where a `get` puts what is under way, in the folder itself.
+_LANDING = ".perago-get-"
 _EMPTY = LocalTree({}, frozenset())
 
 
@@ -88,7 +91,7 @@ class PutResult:
 
 def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> Compared:
     """Compare the content of a folder with that of a projection; a missing folder is empty."""
-    tree = scan(folder) if folder.exists() else _EMPTY
+    tree = _without_landings(scan(folder)) if folder.exists() else _EMPTY
     projection = project(source.listing(store), source.prefix)
     both = [path for path in tree.files if path in projection.files]
     resized = {path for path in both if tree.files[path].size != projection.files[path].size}
@@ -99,6 +102,14 @@ def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> C
     theirs = _hashes(store, source, [projection.files[path] for path in doubtful], threads)
     edited = {path for path in doubtful if ours[path] != theirs[projection.files[path].key]}
     return Compared(tree, projection, frozenset(resized | edited))
+
+
+def _without_landings(tree: LocalTree) -> LocalTree:
+    """A tree without what a `get` that was killed, or that runs, has downloaded in part."""
+    return LocalTree(
+        {path: file for path, file in tree.files.items() if not path.startswith(_LANDING)},
+        frozenset(path for path in tree.folders if not path.startswith(_LANDING)),
+    )
 
 
 def _hashes(
@@ -184,15 +195,17 @@ class Put:
             raise self._moved(head, f"a hook refused the merge: {refused}") from refused
         except LostReplyError as lost:
             return self._find(staged, head, lost)
-        return self.lake.get_commit(self.repository, made)
+        with after_merge(self.branch):
+            return self.lake.get_commit(self.repository, made)
 
     def _find(self, staged: StagedWorkspace, head: Commit, lost: LostReplyError) -> Commit:
         """A merge is never repeated: read whether it landed."""
-        now = self.lake.get_head(self.repository, self.branch)
-        if now.first_parent == head.id and self.lake.is_same(
-            self.repository, staged.commit, now.id
-        ):
-            return now
+        with after_merge(self.branch):
+            now = self.lake.get_head(self.repository, self.branch)
+            if now.first_parent == head.id and self.lake.is_same(
+                self.repository, staged.commit, now.id
+            ):
+                return now
         raise UnknownOutcomeError(
             f"the reply to the merge was lost, and {self.branch!r} is at {now.id}: {lost}",
             hint="Run the command again: what is there already is not sent twice.",
@@ -215,8 +228,9 @@ def _plan(compared: Compared, prefix: str, *, delete: bool) -> SyncPlan:
     )
     if delete:
         return plan
-    kept = compared.only_in_lakefs
-    _refuse_collisions([upload.path for upload in plan.uploads], kept, "LakeFS")
+    new = [upload.path for upload in plan.uploads]
+    kept = _Names.of(compared.only_in_lakefs, compared.projection.markers)
+    _refuse_collisions(_Names.of(new), kept, "LakeFS")
     return replace(plan, deletes=())
 
 
@@ -250,10 +264,12 @@ def get(
     wanted = [*compared.only_in_lakefs, *sorted(compared.changed)]
     surplus = compared.only_in_folder if delete else []
     if not delete:
-        _refuse_collisions(wanted, compared.only_in_folder, "the folder")
+        kept = _Names.of(compared.only_in_folder, compared.folder.folders)
+        _refuse_collisions(_Names.of(wanted, compared.projection.markers), kept, "the folder")
     folder.mkdir(parents=True, exist_ok=True)
     check_projection(compared.projection, folder, FileSystem.probe(folder))
-    _remove(folder, surplus, compared)
+    if delete:
+        _remove(folder, surplus, compared)
     make_folders(compared.projection.markers, folder)
     # Inside the folder, so that a rename into place never crosses file systems.
     landing = Path(tempfile.mkdtemp(prefix=".perago-get-", dir=folder))
@@ -276,23 +292,34 @@ def get(
 
 
 def _remove(folder: Path, surplus: Sequence[str], compared: Compared) -> None:
-    """Remove files, and the folders that only held them."""
+    """Remove files, and the folders that the other side has not."""
     for path in surplus:
         (folder / path).unlink()
-    needed = {*compared.projection.markers, *_parents(compared.projection.files)}
-    emptied = _parents(surplus) - needed
-    for path in sorted(emptied, key=len, reverse=True):
-        (folder / path).rmdir()
+    markers, files = compared.projection.markers, compared.projection.files
+    needed = {*markers, *_parents([*markers, *files])}
+    for path in sorted(compared.folder.folders - needed, key=len, reverse=True):
+        try:
+            (folder / path).rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:  # what came into it meanwhile is kept
+                raise
 
 
-def _refuse_collisions(new: Iterable[str], kept: Sequence[str], where: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The files and the folders of one side."""
+
+    files: frozenset[str]
+    folders: frozenset[str]
+
+    @classmethod
+    def of(cls, files: Sequence[str], folders: Iterable[str] = ()) -> _Names:
+        return cls(frozenset(files), frozenset({*folders, *_parents([*folders, *files])}))
+
+
+def _refuse_collisions(new: _Names, kept: _Names, where: str) -> None:
     """Refuse a file where the other side keeps a folder of that name, and the reverse."""
-    files, folders = set(kept), _parents(kept)
-    bad = [
-        path
-        for path in new
-        if path in folders or any(parent in files for parent in _parents([path]))
-    ]
+    bad = sorted((new.files & kept.folders) | (new.folders & kept.files))
     count, shown = first_lines(map(quote_path, bad))
     if count:
         raise ProjectionError(

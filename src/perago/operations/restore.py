@@ -33,7 +33,7 @@ from perago.operations.history import (
     read_lost,
     took_place,
 )
-from perago.operations.scratch import scratch_branch
+from perago.operations.scratch import after_merge, scratch_branch
 from perago.protocol.garbage import read_tag
 from perago.protocol.ports import Change
 from perago.protocol.record import EXPECTED_HEAD, RESTORED_TAG, read_record
@@ -213,7 +213,8 @@ class Restorer:
             ) from refused
         except LostReplyError as unanswered:
             return self._resolve(staged, branch, head, lost, unanswered)
-        made = self._lake.get_commit(staged.repository, merged)
+        with after_merge(branch):
+            made = self._lake.get_commit(staged.repository, merged)
         if made.first_parent != head:
             raise MixedPublicationError(
                 f"commit {merged} restored objects on top of {made.first_parent}, which was "
@@ -239,7 +240,8 @@ class Restorer:
         unanswered: LostReplyError,
     ) -> str:
         """A merge is never repeated: read whether it landed."""
-        now = self._lake.get_head(staged.repository, branch)
+        with after_merge(branch):
+            now = self._lake.get_head(staged.repository, branch)
         if now.first_parent == head and now.metadata.get(RESTORED_TAG) == lost.tag:
             return now.id
         raise UnknownOutcomeError(

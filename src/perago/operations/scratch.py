@@ -1,4 +1,4 @@
-"""Short-lived branches on which a command tries something."""
+"""Short-lived branches of a command, and the reading after they are merged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from perago.errors import BackendError
+from perago.errors import BackendError, BackendUnavailableError, UnknownOutcomeError
 from perago.protocol.workspace import StagingBranch
 
 
@@ -39,3 +39,15 @@ def scratch_branch(
         except BackendError as error:
             # Never hides what happened before: an error on its way out stays the error.
             report_leftover(name, str(error))
+
+
+@contextmanager
+def after_merge(branch: str) -> Iterator[None]:
+    """Read what became of a merge that was sent: an outage leaves that open."""
+    try:
+        yield
+    except BackendUnavailableError as error:
+        raise UnknownOutcomeError(
+            f"the merge into {branch!r} was sent, and whether it landed cannot be read: {error}",
+            hint="Look at the branch when LakeFS answers again, before the command is repeated.",
+        ) from error

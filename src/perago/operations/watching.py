@@ -10,7 +10,7 @@ from perago.conductor.inspection import TaskView
 from perago.errors import NotFoundError
 from perago.names import OPEN_STATUSES
 
-_INPUTS = ({"params"}, {"workspace", "params"})
+_INPUTS = ({"params"}, {"workspace", "params"}, {"workspace", "params", "inputs"})
 
 
 class WatchedConductor(Protocol):

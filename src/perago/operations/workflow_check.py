@@ -17,6 +17,7 @@ from perago.operations.workflow_file import (
     all_steps,
     branches_of,
     expressions,
+    shape_problems,
     whole_expression,
 )
 from perago.operations.workspace_origins import BranchKey, Origin, Origins
@@ -24,6 +25,13 @@ from perago.tasks.definition import TaskDefinition
 
 # What decides at run time which tasks it runs: nothing can be said about them here.
 _UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
+
+# The other types that Conductor knows itself. It takes any other for one that workers poll for.
+_TYPES = {
+    *("SIMPLE", "FORK_JOIN", "JOIN", "EXCLUSIVE_JOIN", "SWITCH", "DECISION", "DO_WHILE"),
+    *("TERMINATE", "WAIT", "HUMAN", "EVENT", "HTTP", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM"),
+    *("SET_VARIABLE", "KAFKA_PUBLISH", "NOOP", "USER_DEFINED", *_UNFOLLOWED),
+}
 
 _INPUT_KEYS = {"workspace", "params", "inputs"}
 _EXAMPLES = {
@@ -112,12 +120,27 @@ class _Check:
             for key in ("name", "taskReferenceName", "type"):
                 if not isinstance(step.get(key), str) or not step[key]:
                     self._error(shown, f'the step needs "{key}": "…"')
+            if isinstance(kind := step.get("type"), str) and kind not in _TYPES:
+                # Conductor queues it under that name, where no worker of Perago looks.
+                says = self._error if kind.upper() in _TYPES else self._warn
+                known = nearest(kind.upper(), _TYPES)
+                says(shown, f"the type {kind!r} is not one of Conductor's own{known}")
+            for problem in shape_problems(step):
+                self._error(shown, problem)
             if isinstance(reference, str):
                 if reference in self._references:
                     self._error(reference, "the reference name is used twice; give each step one")
                 self._references.append(reference)
             if self._tasks and isinstance(reference, str) and name in self._tasks:
                 self._step_tasks[reference] = self._tasks[name]
+        for step in all_steps(self._workflow.tasks):
+            for waited in names if isinstance(names := step.get("joinOn"), list) else []:
+                if waited not in self._references:
+                    known = nearest(str(waited), self._references)
+                    self._error(
+                        str(step.get("taskReferenceName")),
+                        f"joinOn names {waited!r}, which is no reference name{known}",
+                    )
 
     # The walk.
 

@@ -130,6 +130,24 @@ def branches_of(step: Json) -> list[list[Any]]:
     return []
 
 
+def shape_problems(step: Json) -> Iterator[str]:
+    """Yield what is not a list of steps where Conductor wants one."""
+    match step.get("type"):
+        case "FORK_JOIN":
+            forks = step.get("forkTasks")
+            if not isinstance(forks, list) or _lists(forks) != forks:
+                yield 'forkTasks must be a list of lists of steps: "forkTasks": [[…], […]]'
+        case "SWITCH" | "DECISION":
+            cases = step.get("decisionCases") or {}
+            if not isinstance(cases, dict) or _lists(list(cases.values())) != [*cases.values()]:
+                yield 'decisionCases must hold a list of steps for each case: {"CASE": […]}'
+            if not isinstance(step.get("defaultCase") or [], list):
+                yield "defaultCase must be a list of steps"
+        case "DO_WHILE":
+            if not isinstance(step.get("loopOver"), list):
+                yield "loopOver must be a list of steps"
+
+
 def all_steps(tasks: list[Any]) -> Iterator[Json]:
     """Yield every step at any depth, in the order of the file."""
     for step in tasks:

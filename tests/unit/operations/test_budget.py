@@ -177,6 +177,9 @@ def test_metrics_are_read_from_a_running_worker() -> None:
         "http://x:port/",
         "http://x:99999/",
         "http://x/a b",
+        "http://a..b/metrics",
+        "http://x/é",
+        "http://user:secret@x/metrics",
     ],
 )
 def test_a_wrong_url_is_a_configuration_error(url: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,3 +331,59 @@ def test_both_ways_tell_how_many_bytes_have_moved(synced: SyncedFolder, tmp_path
         ("download", 5, 5),
     ]
     assert all(sums == sorted(sums) for _, _, sums in told)
+
+
+def test_what_a_killed_get_left_is_not_put(synced: SyncedFolder) -> None:
+    synced.write(a="1")
+    landing = synced.folder / ".perago-get-dead"
+    landing.mkdir()
+    (landing / "part").write_text("half")
+    synced.put()
+    assert synced.contents() == {"a": "1"}
+
+
+def test_a_file_in_the_place_of_a_marker_needs_delete(synced: SyncedFolder) -> None:
+    synced.lake.write_and_commit(REPO, "main", {"data/": b""})
+    synced.write(data="1")
+    with pytest.raises(ProjectionError, match="1 of the files are folders in LakeFS"):
+        synced.put()
+    with pytest.raises(ProjectionError, match="1 of the files are folders in the folder"):
+        synced.get(synced.folder)
+    synced.get(synced.folder, delete=True)
+    assert (synced.folder / "data").is_dir()
+
+
+def test_folders_without_files_are_in_the_way_too(synced: SyncedFolder) -> None:
+    synced.lake.write_and_commit(REPO, "main", {"a": b"1"})
+    (synced.folder / "a" / "b").mkdir(parents=True)
+    with pytest.raises(ProjectionError, match="1 of the files are folders in the folder"):
+        synced.get(synced.folder)
+    synced.write(a__x="surplus")
+    synced.get(synced.folder, delete=True)
+    assert files_of(synced.folder) == {"a": "1"}
+
+
+def test_without_delete_no_folder_is_removed(synced: SyncedFolder) -> None:
+    synced.lake.write_and_commit(REPO, "main", {"a": b"1"})
+    (synced.folder / "empty").mkdir(parents=True)
+    synced.get(synced.folder)
+    assert (synced.folder / "empty").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("answer", "call"),
+    [(lambda do: do(), "lake.get_commit"), (reply_lost, "lake.get_head")],
+    ids=["answered", "lost"],
+)
+def test_an_outage_after_the_merge_leaves_its_outcome_open(
+    synced: SyncedFolder, answer: Callable[[Callable[[], Any]], Any], call: str
+) -> None:
+    synced.write(a="1")
+
+    def merge(do: Callable[[], Any]) -> Any:
+        synced.lake.faults.inject(call, fails(BackendUnavailableError("down")))
+        return answer(do)
+
+    synced.lake.faults.inject("lake.merge", merge)
+    with pytest.raises(UnknownOutcomeError, match="whether it landed cannot be read"):
+        synced.put()

@@ -105,7 +105,8 @@ def test_an_attempt_that_was_handed_back_or_removed_is_told() -> None:
 def test_tasks_of_other_runtimes_are_left_out(given: dict[str, object]) -> None:
     other = replace(TASK, task_id="t2", input=given)
     both = replace(TASK, task_id="t3", input={"params": {}, "workspace": {}})
-    assert find_running(Tasks(TASK, other, both)) == [TASK, both]
+    more = replace(TASK, task_id="t4", input={"params": {}, "workspace": {}, "inputs": {}})
+    assert find_running(Tasks(TASK, other, both, more)) == [TASK, both, more]
 
 
 def test_a_line_says_how_long_an_attempt_took_and_why_it_failed() -> None:

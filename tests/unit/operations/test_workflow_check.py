@@ -337,3 +337,45 @@ def test_a_model_says_itself_what_to_do_with_keys_that_it_does_not_know(
     config = ConfigDict(extra=extra) if extra else ConfigDict()
     model = create_model("Model", __config__=config, day=(str, "today"))
     assert len(list(params_problems({"dya": "x"}, model))) == found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (
+            {**step("s"), "type": "simple"},
+            "error: step 's': the type 'simple' is not one of Conductor's own; "
+            "did you mean 'SIMPLE'?",
+        ),
+        (
+            {**step("s"), "type": "MY_OWN"},
+            "warning: step 's': the type 'MY_OWN' is not one of Conductor's own",
+        ),
+        (
+            {**fork(), "taskReferenceName": "s", "forkTasks": [step("a")]},
+            "error: step 's': forkTasks must be a list of lists of steps: "
+            '"forkTasks": [[…], […]]',
+        ),
+        (
+            {**join("b"), "taskReferenceName": "s"},
+            "error: step 's': joinOn names 'b', which is no reference name",
+        ),
+        (
+            {**loop(), "taskReferenceName": "s", "loopOver": step("a")},
+            "error: step 's': loopOver must be a list of steps",
+        ),
+        (
+            {**switch({}), "taskReferenceName": "s", "decisionCases": {"x": step("a")}},
+            "error: step 's': decisionCases must hold a list of steps for each case: "
+            '{"CASE": […]}',
+        ),
+        (
+            {**switch({}), "taskReferenceName": "s", "defaultCase": step("a")},
+            "error: step 's': defaultCase must be a list of steps",
+        ),
+    ],
+)
+def test_a_step_that_conductor_would_take_for_something_else_is_named(
+    wrong: Json, text: str
+) -> None:
+    assert text in found(wrong)
