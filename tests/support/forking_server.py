@@ -1,6 +1,6 @@
-"""A process that has imported Perago and both SDKs, and forks for every command it is told to run.
+"""A process that has imported Perago, and forks for every command it is told to run.
 
-Starting Python and importing the SDKs takes seconds of CPU for each command, a fork hundredths.
+Starting Python and importing all of it takes a second of CPU for each command, a fork hundredths.
 Run as a program by ``support.command_line``: its standard input is a socket, on which one line of
 JSON and the descriptors of both outputs come in, and the child's exit code goes out.
 """

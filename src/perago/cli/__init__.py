@@ -1,11 +1,12 @@
 """Run the command line.
 
 Command modules import what they run inside the command, so that ``perago --help`` loads neither
-pydantic nor pyspark nor an SDK.
+pydantic nor pyspark.
 """
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from types import FrameType
@@ -97,6 +98,10 @@ def _root(
 def main() -> NoReturn:
     """Run the command line and turn errors into exit codes."""
     signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # In a locale that lacks a character, a result is better than a traceback.
+            stream.reconfigure(errors="backslashreplace")
     try:
         with words_of_bash():
             app(standalone_mode=True)

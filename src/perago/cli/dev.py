@@ -151,10 +151,11 @@ def down(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 def _directory(data_dir: Path | None) -> Path:
     from perago.dev import default_data_dir
+    from perago.home import absolute
 
     if data_dir is not None:
         output.use_data_dir(data_dir)
-    return (data_dir or default_data_dir()).expanduser().absolute()
+    return absolute(data_dir or default_data_dir())
 
 
 def _interrupt_on_termination() -> None:

@@ -72,7 +72,7 @@ def status(
 def verify(
     repository: RepositoryArgument, branch: BranchOption = None, as_json: AsJson = False
 ) -> None:
-    """Prove on throw-away branches that the server enforces the fence; exit code 1 if not."""
+    """Prove on short-lived branches that the server enforces the fence; exit code 1 if not."""
     with _admin(repository, branch) as admin:
         found = admin.verify(repository, branch)
     if as_json:

@@ -22,6 +22,8 @@ def read_json_object(option: str, text: str) -> dict[str, Any]:
         value = json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"{option} is not JSON: {error}") from None
+    except RecursionError:
+        raise typer.BadParameter(f"{option} is nested too deeply") from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f"{option} must be a JSON object, not {type(value).__name__}")
     return value

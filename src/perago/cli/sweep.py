@@ -28,10 +28,16 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """List or remove the folders of executions that are over, below PERAGO_WORKSPACE_ROOT."""
+    from perago.errors import ConfigurationError
     from perago.settings import load_settings
     from perago.transfer.sweep import sweep as sweep_root
 
     root = load_settings().workspace_root
+    if root.exists() and not root.is_dir():
+        raise ConfigurationError(
+            f"PERAGO_WORKSPACE_ROOT names {root}, which is not a folder",
+            hint="Set it to the folder that the workers use.",
+        )
     age = _seconds(older_than) if older_than is not None else None
     report = sweep_root(root, other_hosts_after=age, dry_run=not yes)
     if as_json:

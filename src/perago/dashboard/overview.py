@@ -14,6 +14,7 @@ from perago.dashboard.kept import RecentValues
 from perago.dashboard.rendering import PageProblem
 from perago.dashboard.sources import Sources
 from perago.errors import BackendError, NotFoundError, PeragoError
+from perago.names import OPEN_STATUSES
 from perago.observability.running import RunningView, WorkerState
 
 MOST_RUNNING = 25
@@ -21,7 +22,6 @@ MOST_RECENT = 15
 MOST_OUTCOMES = 20
 MOST_QUEUES = 50
 _MOST_KEPT = 4 * MOST_RECENT
-_OVER = frozenset({"COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "TIMED_OUT", "CANCELED"})
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -207,7 +207,7 @@ def read_worker(worker: WorkerState) -> WorkerRow:
 
 
 def _outcomes(tasks: Sequence[TaskView]) -> Iterator[OutcomeRow]:
-    over = [task for task in tasks if task.status in _OVER and task.ended is not None]
+    over = [task for task in tasks if task.status not in OPEN_STATUSES and task.ended is not None]
     for task in sorted(over, key=lambda task: task.ended or _NEVER, reverse=True):
         yield OutcomeRow(task, seconds_of(task))
 

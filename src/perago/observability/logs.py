@@ -26,7 +26,8 @@ from perago.protocol.events import WARNINGS, PhaseEvent
 from perago.protocol.identity import Execution
 from perago.settings import Settings
 
-# Libraries that tell of each request. The Conductor SDK puts a process id before its names.
+# Libraries that tell of each request, the SDKs among them where an author uses those. The Conductor
+# SDK puts a process id before its names.
 _CHATTY = ("conductor.client", "httpcore", "httpx", "lakefs_sdk", "py4j", "pyspark", "urllib3")
 _LEVELS = {"phase_started": logging.DEBUG, **dict.fromkeys(WARNINGS, logging.WARNING)}
 _log = structlog.get_logger(__name__)

@@ -14,6 +14,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from perago.errors import ServerError, SetupError
+from perago.home import absolute
 from perago.progress import note, shown
 from perago.servers import conductor, lakefs, loopback, process
 from perago.servers.conductor import Conductor
@@ -95,7 +96,7 @@ class Stack:
         ``ephemeral`` removes the directory at the end. ``max_batch_delay`` is LakeFS's
         ``graveler.max_batch_delay``: "0s" makes single clients fast, None keeps LakeFS's default.
         """
-        data_dir = data_dir.expanduser().absolute()
+        data_dir = absolute(data_dir)
         with _explained(data_dir):
             stack = cls._claim(data_dir, ephemeral=ephemeral, batch_delay=max_batch_delay)
             try:

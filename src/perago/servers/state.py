@@ -12,7 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from perago.errors import SetupError
 from perago.servers.endpoints import ConductorEndpoint, Endpoints, LakeFSEndpoint, SparkEndpoint
@@ -87,12 +87,10 @@ class State(BaseModel):
 def load(data_dir: Path) -> State | None:
     """Read the record of a data directory; None when no stack was ever started there."""
     try:
-        text = (data_dir / _FILE).read_text()
+        return State.model_validate_json((data_dir / _FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        return State.model_validate_json(text)
-    except ValidationError:
+    except (OSError, ValueError):
         # Not chained: its text shows the values, which are secrets.
         raise SetupError(
             f"this version of Perago cannot read the record {data_dir / _FILE}",

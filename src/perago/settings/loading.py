@@ -20,6 +20,7 @@ from perago.settings.sources import (
     from_lakectl,
     from_perago_toml,
     from_pyproject,
+    misspelt_variables,
 )
 from perago.text import MASK
 
@@ -90,7 +91,8 @@ def read_settings() -> LoadedSettings:
             "\n".join(problems),
             hint="Correct the settings named above; docs/configuration.md lists every setting.",
         ) from None
-    return LoadedSettings(settings, tuple(exposed_secrets(given)), given)
+    warnings = (*exposed_secrets(given), *misspelt_variables())
+    return LoadedSettings(settings, warnings, given)
 
 
 def _merge(*sources: SettingsSource) -> tuple[dict[str, Given], list[str]]:

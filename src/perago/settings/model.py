@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 from platformdirs import user_state_path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from perago.errors import ConfigurationError
+from perago.home import absolute
+
 _HIGHEST_PORT = 65535
 
 
@@ -138,7 +141,10 @@ def _lower(value: object) -> object:
 
 
 def _absolute(value: Path) -> Path:
-    return value.expanduser().absolute()
+    try:
+        return absolute(value)
+    except ConfigurationError:
+        raise ValueError("there is no such home folder; write a full path") from None
 
 
 def _default_workspace_root() -> Path:

@@ -16,9 +16,13 @@ from typing import Any
 
 import yaml
 
+from perago.errors import ConfigurationError
+from perago.home import absolute
 from perago.settings.model import SECRET_FIELDS, Settings, variable_of
 
 ENVIRONMENT = "environment"
+# Other programs have variables of this kind too, so only a slip or two is taken for a misspelling.
+_ALMOST = 0.9
 LAKECTL_FILE_VARIABLE = "LAKECTL_CONFIG_FILE"
 LAKECTL_KEYS = {
     "lakefs_endpoint": ("server", "endpoint_url"),
@@ -73,6 +77,22 @@ def from_environment() -> SettingsSource:
     )
 
 
+def misspelt_variables() -> list[str]:
+    """Write a warning for each variable that is none of ours and almost the name of a setting."""
+    known = [variable_of(name) for name in Settings.model_fields]
+    unknown = sorted(name for name in os.environ if name.startswith("PERAGO_"))
+    near = {
+        name: difflib.get_close_matches(name, known, 1, _ALMOST)
+        for name in unknown
+        if name not in known
+    }
+    return [
+        f"{name} ({ENVIRONMENT}): there is no such setting; did you mean {found[0]}?"
+        for name, found in near.items()
+        if found
+    ]
+
+
 def from_perago_toml() -> SettingsSource:
     """Read ``perago.toml`` in the current folder."""
     return _from_toml(Path("perago.toml"), (), "perago.toml")
@@ -86,9 +106,12 @@ def from_pyproject() -> SettingsSource:
 def from_lakectl() -> SettingsSource:
     """Read lakectl's file, and only the three keys that Perago uses."""
     named = os.environ.get(LAKECTL_FILE_VARIABLE)
-    file = Path(named).expanduser() if named else Path("~/.lakectl.yaml").expanduser()
     label = named or "~/.lakectl.yaml"
-    content, problem = _read(file, label, _parse_yaml)
+    try:
+        file: Path | None = absolute(Path(label))
+    except ConfigurationError:
+        file = None
+    content, problem = _read(file, label, _parse_yaml) if file else (None, None)
     if named and content is None and problem is None:
         problem = f"{LAKECTL_FILE_VARIABLE} names {named}, which is not there"
     if problem is not None:
@@ -152,6 +175,10 @@ def _read(file: Path, label: str, parse: Callable[[str], Any]) -> tuple[Any, str
         return None, f"{label}: {error}"
 
 
+# What the parsers raise about a date or a number that is none, and about deep nesting.
+_UNREADABLE = (ValueError, RecursionError)
+
+
 class _SyntaxProblemError(Exception):
     """A syntax error with its place, without any of the content."""
 
@@ -163,6 +190,8 @@ def _parse_toml(text: str) -> Any:
         # The parser's message ends with the place, and may quote a key before it.
         place = str(error).rpartition("(")[2].rstrip(")")
         raise _SyntaxProblemError(f"this is not valid TOML {place}") from None
+    except _UNREADABLE:
+        raise _SyntaxProblemError("this is not valid TOML") from None
 
 
 def _parse_yaml(text: str) -> Any:
@@ -172,6 +201,8 @@ def _parse_yaml(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise _SyntaxProblemError(f"this is not valid YAML{place}") from None
+    except _UNREADABLE:
+        raise _SyntaxProblemError("this is not valid YAML") from None
 
 
 def exposed_secrets(values: dict[str, Given]) -> list[str]:

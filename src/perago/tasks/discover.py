@@ -155,9 +155,11 @@ def _nothing_found(
 ) -> DefinitionProblem:
     names = ", ".join(task.name for task in tasks)
     if not names:
-        return DefinitionProblem(
-            "", 0, "", f"module {module!r} has no function decorated with @task"
-        )
+        # A folder of that name without an __init__.py is a module to Python, and an empty one.
+        is_folder = getattr(sys.modules.get(module), "__file__", "") is None
+        advice = f": it is a folder; write {module}.MODULE" if is_folder else ""
+        text = f"module {module!r} has no function decorated with @task{advice}"
+        return DefinitionProblem("", 0, "", text)
     what = f"has no task {wanted!r}" if wanted or not empty else "is given with an empty task name"
     return DefinitionProblem("", 0, "", f"module {module!r} {what}; it has: {names}")
 

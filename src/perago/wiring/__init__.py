@@ -1,1 +1,1 @@
-"""The only place that builds adapters: connections, ports, jobs and Spark from settings."""
+"""What is built from settings: connections, the ports of attempts, jobs and Spark."""

@@ -214,7 +214,7 @@ class Progress:
             return
         lines, self._lines = self._lines, []
         try:
-            # The SDK escapes what it sends: a line break would be read as a backslash and an n.
+            # One line: Conductor shows an entry of its log as one.
             self._post(shorten_middle(as_utf8(sendable("; ".join(lines))), _LONGEST))
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))

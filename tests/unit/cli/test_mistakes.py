@@ -8,7 +8,9 @@ an attempt in tests/unit/protocol/test_reasons.py.
 from __future__ import annotations
 
 import json
+import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -539,3 +541,65 @@ def test_the_reason_of_an_author_s_exception_stays_as_it_is() -> None:
     told = told_reason(failure_of(KeyError("amount")))
     assert (told, told_hint(told)) == ("KeyError: 'amount'", None)
     assert bare_reason(told) == told
+
+
+# Odd values and files
+
+
+def test_json_that_is_nested_too_deeply(folder: Path) -> None:
+    (folder / "p.json").write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+    done = run_perago(
+        "run", "tasks:clean", "--workspace", "data", "--params", "@p.json", folder=folder
+    )
+    assert done.code == 2
+    assert "--params is nested too deeply" in done.err
+
+
+def test_a_result_goes_to_no_special_file(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    for name, why in (("pipe", "it is no regular file"), ("loop", "Symlink loop")):
+        done = run_perago("extract", "tasks", "-o", name, folder=folder)
+        assert done.code == 2
+        assert f"PRG-102 ConfigurationError: cannot write '{name}': {why}" in done.err
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+
+
+def test_a_record_of_a_stack_that_cannot_be_read(folder: Path) -> None:
+    (folder / "stack" / "stack.json").mkdir(parents=True)
+    done = run_perago("dev", "status", "--data-dir", "stack", folder=folder)
+    assert done.code == 2
+    assert "PRG-103 SetupError: this version of Perago cannot read the record" in done.err
+
+
+def test_a_data_folder_in_a_home_that_is_not_there(folder: Path) -> None:
+    done = run_perago("dev", "status", "--data-dir", "~no-such-user/x", folder=folder)
+    assert done.code == 2
+    assert "PRG-102 ConfigurationError: '~no-such-user/x': there is no such home folder" in done.err
+
+
+def test_a_workspace_root_that_is_a_file(folder: Path) -> None:
+    done = run_perago("sweep", folder=folder, extra={"PERAGO_WORKSPACE_ROOT": "tasks.py"})
+    assert done.code == 2
+    assert f"PERAGO_WORKSPACE_ROOT names {folder}/tasks.py, which is not a folder" in done.err
+
+
+def test_a_folder_in_the_place_of_a_module(folder: Path) -> None:
+    done = run_perago("check", "data", folder=folder)
+    assert done.code == 2
+    text = "module 'data' has no function decorated with @task: it is a folder; write data.MODULE"
+    assert text in done.out + done.err
+
+
+def test_a_terminal_without_the_characters_of_a_result(folder: Path) -> None:
+    (folder / "whole.py").write_text(TASKS.replace(", workspace=SALES", ""))
+    done = run_code(
+        "import sys\n"
+        "sys.stdout.reconfigure(encoding='ascii', errors='strict')\n"
+        "sys.argv = ['perago', 'check', 'whole']\n"
+        "from perago.cli import main\n"
+        "main()\n",
+        folder=folder,
+    )
+    assert done.code == 0, done.err
+    assert "\\u2026" in done.out

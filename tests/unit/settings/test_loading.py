@@ -315,3 +315,39 @@ def test_a_workspace_root_is_made_absolute(folder: Path, monkeypatch: pytest.Mon
     assert load_settings().workspace_root == folder / "work"
     monkeypatch.setenv("PERAGO_WORKSPACE_ROOT", "~/work")
     assert load_settings().workspace_root == Path.home() / "work"
+
+
+def test_a_home_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERAGO_WORKSPACE_ROOT", "~no-such-user/x")
+    assert problems() == [
+        "PERAGO_WORKSPACE_ROOT (environment): there is no such home folder; write a full path"
+    ]
+    monkeypatch.setenv("LAKECTL_CONFIG_FILE", "~no-such-user/l.yaml")
+    assert "LAKECTL_CONFIG_FILE names ~no-such-user/l.yaml, which is not there" in problems()
+
+
+@pytest.mark.parametrize(
+    "value", ["9" * 5000, "[" * 100_000 + "]" * 100_000], ids=["a number", "nesting"]
+)
+def test_a_value_that_the_parser_of_toml_cannot_convert(value: str) -> None:
+    write(Path("perago.toml"), f"transfer-threads = {value}\n")
+    assert problems() == ["perago.toml: this is not valid TOML"]
+
+
+@pytest.mark.parametrize(
+    "value", ["2026-13-45", "[" * 10_000 + "]" * 10_000], ids=["a date", "nesting"]
+)
+def test_a_value_that_the_parser_of_yaml_cannot_convert(value: str) -> None:
+    lakectl(f"expires: {value}\n")
+    assert problems() == ["~/.lakectl.yaml: this is not valid YAML"]
+
+
+def test_a_variable_that_is_almost_a_setting_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERAGO_PUBLISH_FENCES", "hard")
+    monkeypatch.setenv("PERAGO_OF_ANOTHER_PROGRAM", "1")
+    monkeypatch.setenv("PERAGO_CACHE", "/tmp/cache")
+    monkeypatch.setenv("PERAGO_SPARK_CONF_spark_x", "1")
+    assert read_settings().warnings == (
+        "PERAGO_PUBLISH_FENCES (environment): there is no such setting; "
+        "did you mean PERAGO_PUBLISH_FENCE?",
+    )

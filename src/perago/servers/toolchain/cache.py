@@ -19,6 +19,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from perago.errors import SetupError
+from perago.home import absolute
 from perago.progress import note
 from perago.servers.toolchain import tool
 
@@ -37,7 +38,7 @@ class Cache:
         """Open the cache that ``PERAGO_CACHE`` names, else the platform's folder for caches."""
         chosen = os.environ.get("PERAGO_CACHE")
         root = Path(chosen) if chosen else platformdirs.user_cache_path("perago")
-        return cls(root.expanduser().absolute())
+        return cls(absolute(root))
 
     def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
         """Return the directory of an artifact; ``make(empty_directory)`` makes a missing one."""

@@ -14,7 +14,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perago.errors import SetupError
+from perago.errors import ConfigurationError, SetupError
+from perago.home import absolute
 
 _SYSTEM_HOMES = (
     "/usr/lib/jvm/*",
@@ -113,7 +114,10 @@ def _places() -> Iterator[Path]:
     if on_path := shutil.which("java"):
         yield Path(on_path)
     for pattern in _SYSTEM_HOMES:
-        folder, _, rest = str(Path(pattern).expanduser()).partition("*")
+        try:
+            folder, _, rest = str(absolute(Path(pattern))).partition("*")
+        except ConfigurationError:  # without a home folder there is nothing in it
+            continue
         parent = Path(folder)
         # `folder` may end within a name ("openjdk"), which glob wants in the pattern.
         root, start = (parent, "") if folder.endswith("/") else (parent.parent, parent.name)
