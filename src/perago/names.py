@@ -14,6 +14,8 @@ WITHDRAWN_PREFIX = "perago-withdrawn-"
 COMMIT_ID = r"[0-9a-f]{64}"
 # Conductor's statuses of a task that is not over.
 OPEN_STATUSES = frozenset({"SCHEDULED", "IN_PROGRESS"})
+# Of a workflow that is not over.
+LIVE_STATUSES = frozenset({"RUNNING", "PAUSED"})
 
 
 def listing_prefix(prefix: str) -> str:

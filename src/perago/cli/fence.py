@@ -90,15 +90,12 @@ def _admin(repository: str, branch: str | None) -> Iterator[FenceAdmin]:
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
 
-    def leftover(branch: str, reason: str) -> None:
-        output.warn(f"branch {branch!r} could not be deleted, delete it by hand: {reason}")
-
     connection = lakefs_connection(load_settings())
     with (
         closing(LakeFSControl(connection)) as lake,
         naming_what_is_there(connection, repository, branch),
     ):
-        yield FenceAdmin(lake, leftover)
+        yield FenceAdmin(lake, output.warn_of_undeleted)
 
 
 def _say_status(found: FenceStatus) -> None:

@@ -79,6 +79,11 @@ def warn(line: str) -> None:
     note(f"warning: {line}")
 
 
+def warn_of_undeleted(branch: str, reason: str) -> None:
+    """Print that a command's short-lived branch is still there."""
+    warn(f"branch {branch!r} could not be deleted, delete it by hand: {reason}")
+
+
 def explain(error: PeragoError) -> None:
     """Print an error with its code and what to do about it."""
     note(f"{error.code} {type(error).__name__}: {error}")

@@ -44,16 +44,13 @@ def restore(
     from perago.settings import load_settings
     from perago.wiring.connections import lakefs_connection
 
-    def leftover(name: str, reason: str) -> None:
-        output.warn(f"branch {name!r} could not be deleted, delete it by hand: {reason}")
-
     connection = lakefs_connection(load_settings())
     with (
         closing(LakeFSControl(connection)) as lake,
         closing(LakeFSObjects(connection)) as objects,
         naming_what_is_there(connection, repository, branch),
     ):
-        restorer = Restorer(lake, objects, leftover)
+        restorer = Restorer(lake, objects, output.warn_of_undeleted)
         found = restorer.restore(repository, tag, branch, really=yes)
     if as_json:
         output.emit_json(as_document(found, dry_run=not yes))

@@ -252,19 +252,19 @@ def _follow(
 
 def _show(done: WorkflowRun) -> None:
     from perago.errors import INFRASTRUCTURE
-    from perago.operations.workflow_follow import error_of, failed_step, last_workspace
+    from perago.operations.workflow_follow import error_of, failed_attempt, last_workspace
     from perago.protocol.outcome import bare_reason, told_hint
 
     seconds = f" in {(done.ended_ms - done.started_ms) / 1000:.1f} s" if done.ended_ms else ""
     left = last_workspace(done)
     where = f": {left.get('repository')}@{left.get('branch')} at {left.get('ref')}" if left else ""
     output.say(f"{done.status}{seconds}{where}")
-    for step in done.steps:
+    for step in done.attempts:
         if step.status == "COMPLETED" and "result" in step.output:
             output.say(f"  {step.reference}: {json.dumps(step.output['result'])}")
     if done.status == "COMPLETED" or not done.is_over:
         return
-    failed, kind = failed_step(done), error_of(done)
+    failed, kind = failed_attempt(done), error_of(done)
     told = (failed.reason if failed is not None else None) or done.reason or ""
     output.note(bare_reason(told) or "Conductor gives no reason")
     if kind is not None:
@@ -299,7 +299,7 @@ def _run_json(done: WorkflowRun) -> dict[str, Any]:
                 "output": step.output,
                 "reason": step.reason,
             }
-            for step in done.steps
+            for step in done.attempts
         ],
         "exit_code": exit_code_of(done) if done.is_over else 1,
     }

@@ -86,7 +86,7 @@ def put(
             found.repository,
             branch,
             found.prefix,
-            _leftover,
+            output.warn_of_undeleted,
             transfer,
         )
         done = task.run(folder, message, delete=delete)
@@ -247,10 +247,6 @@ def _branch(repositories: LakeFSRepositories, location: Location) -> str:
             hint="Give a branch; --create makes a new one.",
         )
     return location.ref
-
-
-def _leftover(branch: str, reason: str) -> None:
-    output.warn(f"branch {branch!r} could not be deleted, delete it by hand: {reason}")
 
 
 def _place_json(location: Location, commit: str) -> dict[str, Any]:

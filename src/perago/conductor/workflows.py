@@ -23,13 +23,14 @@ from perago.conductor.api import (
 from perago.connections import ConductorConnection
 from perago.errors import BackendRefusedError, BackendUnavailableError, NotFoundError
 from perago.http_errors import parse_json
+from perago.names import LIVE_STATUSES
 from perago.retry import TRIES, UNSENT_SECONDS, retrying_times
 
 # A UUID, unless the server was given another generator of ids.
 _WORKFLOW_ID = re.compile(r"[\w-]{16,128}", re.ASCII)
 
 
-class _StepMessage(TaskMessage):
+class _StepAttemptMessage(TaskMessage):
     """A task, as its workflow's answer holds it."""
 
     start_time: Moment = 0
@@ -49,7 +50,7 @@ class _RunMessage(WorkflowMessage):
     create_time: Moment | None = None
     reason_for_incompletion: str | None = None
     output: dict[str, Any] | None = None
-    tasks: list[_StepMessage] | None = None
+    tasks: list[_StepAttemptMessage] | None = None
 
 
 class _BulkMessage(ConductorMessage):
@@ -69,8 +70,8 @@ _POLLS = TypeAdapter(list[_PollMessage])
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One task of a workflow, as far as it is: an attempt of one of its steps."""
+class StepAttempt:
+    """An attempt of one of a workflow's steps, as Conductor has it now."""
 
     reference: str
     task: str
@@ -107,11 +108,11 @@ class WorkflowRun:
     ended_ms: int
     reason: str | None = None
     output: dict[str, Any] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    attempts: tuple[StepAttempt, ...] = ()
 
     @property
     def is_over(self) -> bool:
-        return self.status not in {"RUNNING", "PAUSED"}
+        return self.status not in LIVE_STATUSES
 
 
 class ConductorWorkflows:
@@ -193,7 +194,7 @@ class ConductorWorkflows:
             ended_ms=found.end_time or 0,
             reason=found.reason_for_incompletion or None,
             output=found.output or {},
-            steps=tuple(_step(task) for task in found.tasks or []),
+            attempts=tuple(_step_attempt(task) for task in found.tasks or []),
         )
 
     def last_poll_ms(self, task_type: str) -> int | None:
@@ -206,8 +207,8 @@ class ConductorWorkflows:
         return max((item.last_poll_time for item in polls or []), default=None)
 
 
-def _step(task: _StepMessage) -> Step:
-    return Step(
+def _step_attempt(task: _StepAttemptMessage) -> StepAttempt:
+    return StepAttempt(
         reference=task.reference_task_name,
         task=task.task_def_name or task.task_type,
         kind=task.task_type,

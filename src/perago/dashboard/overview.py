@@ -14,7 +14,7 @@ from perago.dashboard.kept import RecentValues
 from perago.dashboard.rendering import PageProblem
 from perago.dashboard.sources import Sources
 from perago.errors import BackendError, NotFoundError, PeragoError
-from perago.names import OPEN_STATUSES
+from perago.names import LIVE_STATUSES, OPEN_STATUSES
 from perago.observability.running import RunningView, WorkerState
 
 MOST_RUNNING = 25
@@ -125,7 +125,7 @@ class OverviewReader:
                     view = conductor.workflow(summary.workflow_id)
                 except NotFoundError:  # removed since it was found
                     continue
-                if view.status not in {"RUNNING", "PAUSED"}:
+                if view.status not in LIVE_STATUSES:
                     self._over.keep(key, view)
             views.append(view)
         return tuple(sorted(views, key=lambda view: view.started or _NEVER, reverse=True))

@@ -18,7 +18,7 @@ from perago.dashboard.sources import LakeSource, Sources
 from perago.dashboard.steps import draw
 from perago.dashboard.timeline import Timeline
 from perago.errors import KINDS, BackendError
-from perago.names import OPEN_STATUSES
+from perago.names import LIVE_STATUSES, OPEN_STATUSES
 from perago.observability.running import RunningView
 from perago.operations.attempts import Phase, find_traces, judge_fences, read_attempt, read_task_log
 from perago.protocol.outcome import bare_reason
@@ -77,7 +77,7 @@ class Pages:
             "attempts": rows,
             "left_out": max(len(shown) - _MOST_STEPS, 0),
         }
-        live = found.status in {"RUNNING", "PAUSED"}
+        live = found.status in LIVE_STATUSES
         return Page("workflow.html", f"Workflow {found.name}", values, is_live=live)
 
     def attempt(self, request: Request) -> Page:

@@ -67,9 +67,9 @@ class Verification:
 class FenceAdmin:
     """The operator's side of the hard fence."""
 
-    def __init__(self, lake: LakeFSControl, report_leftover: Callable[[str, str], None]) -> None:
+    def __init__(self, lake: LakeFSControl, report_undeleted: Callable[[str, str], None]) -> None:
         self._lake = lake
-        self._report_leftover = report_leftover
+        self._report_undeleted = report_undeleted
 
     def status(self, repository: str, branch: str | None = None) -> FenceStatus:
         """Look at the HEAD of a branch, by default the repository's default branch."""
@@ -172,4 +172,4 @@ class FenceAdmin:
         self, repository: str, purpose: str, source: str
     ) -> AbstractContextManager[StagingBranch]:
         name = f"perago-fence-{purpose}-{uuid.uuid4().hex}"
-        return scratch_branch(self._lake, repository, name, source, self._report_leftover)
+        return scratch_branch(self._lake, repository, name, source, self._report_undeleted)

@@ -137,7 +137,7 @@ class Put:
     repository: str
     branch: str
     prefix: str
-    report_leftover: Callable[[str, str], None]
+    report_undeleted: Callable[[str, str], None]
     show: ShowTransfer = silent
 
     def run(self, folder: Path, message: str, *, delete: bool) -> PutResult:
@@ -160,7 +160,7 @@ class Put:
             return PutResult(head.id, None, counts)
         name = f"perago-put-{uuid.uuid4().hex}"
         with scratch_branch(
-            self.lake, self.repository, name, head.id, self.report_leftover
+            self.lake, self.repository, name, head.id, self.report_undeleted
         ) as staging:
             with self.show("upload", counts.size) as advance:
                 self._stage(plan, staging, folder, advance)

@@ -96,11 +96,11 @@ class Restorer:
         self,
         lake: RestoringLake,
         differences: Differences,
-        report_leftover: Callable[[str, str], None],
+        report_undeleted: Callable[[str, str], None],
     ) -> None:
         self._lake = lake
         self._differences = differences
-        self._report_leftover = report_leftover
+        self._report_undeleted = report_undeleted
 
     def restore(
         self, repository: str, tag: str, branch: str | None = None, *, really: bool
@@ -119,7 +119,7 @@ class Restorer:
         self._refuse(repository, branch, lost)
         name = f"perago-restore-{uuid.uuid4().hex}"
         head = log[0].id
-        with scratch_branch(self._lake, repository, name, head, self._report_leftover) as staging:
+        with scratch_branch(self._lake, repository, name, head, self._report_undeleted) as staging:
             self._build(staging, lost, instead)
             made = self._lake.get_head(repository, staging.branch).id
             counts, listed = self._compare(repository, log[0].id, made)

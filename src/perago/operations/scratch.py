@@ -23,7 +23,7 @@ def scratch_branch(
     repository: str,
     name: str,
     source: str,
-    report_leftover: Callable[[str, str], None],
+    report_undeleted: Callable[[str, str], None],
 ) -> Iterator[StagingBranch]:
     """Create a branch for the block and delete it at its end, whatever happens.
 
@@ -38,7 +38,7 @@ def scratch_branch(
             lake.delete_branch(branch)
         except BackendError as error:
             # Never hides what happened before: an error on its way out stays the error.
-            report_leftover(name, str(error))
+            report_undeleted(name, str(error))
 
 
 @contextmanager

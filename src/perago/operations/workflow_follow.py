@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perago.conductor.inspection import LogEntry
-from perago.conductor.workflows import ConductorWorkflows, Step, WorkflowRun
+from perago.conductor.workflows import ConductorWorkflows, StepAttempt, WorkflowRun
 from perago.errors import BackendUnavailableError, PeragoError, find_kind
 from perago.protocol.outcome import bare_reason
 from perago.protocol.ports import Clock
@@ -69,7 +69,7 @@ class Follower:
                 self.clock.sleep(_POLL_SECONDS)
 
     def _news(self, run: WorkflowRun) -> Iterator[str]:
-        for step in run.steps:
+        for step in run.attempts:
             if self._seen.get(step.task_id) != step.status:
                 self._seen[step.task_id] = step.status
                 if step.kind not in _SILENT or step.status not in _DONE:
@@ -83,14 +83,14 @@ class Follower:
             if not run.is_over:
                 yield f"the workflow is {run.status}"
 
-    def _log(self, read_log: Callable[[str], list[LogEntry]], step: Step) -> Iterator[str]:
+    def _log(self, read_log: Callable[[str], list[LogEntry]], step: StepAttempt) -> Iterator[str]:
         try:
             texts = [entry.text for entry in read_log(step.task_id)]
         except PeragoError as error:
             texts = [str(error)]
         yield from (f"  {line}" for text in texts for line in text.splitlines())
 
-    def _unclaimed(self, step: Step) -> Iterator[str]:
+    def _unclaimed(self, step: StepAttempt) -> Iterator[str]:
         """Say that no worker takes a step, when that is so for a while."""
         now = self.clock.monotonic()
         due = self._waiting.setdefault(step.task_id, now + _UNCLAIMED_SECONDS + step.delay_seconds)
@@ -120,7 +120,7 @@ _SILENT = {
 }
 
 
-def describe_step(step: Step) -> str:
+def describe_step(step: StepAttempt) -> str:
     """One line on where an attempt of a step is: status, attempt, seconds, ref and reason."""
     words = [f"{step.reference}: {step.status.lower().replace('_', ' ')}"]
     if step.retry_count:
@@ -137,12 +137,12 @@ def describe_step(step: Step) -> str:
     return f"{line}: {shorten_line(bare_reason(step.reason), _LONGEST_REASON)}"
 
 
-def seconds_of(step: Step) -> float:
+def seconds_of(step: StepAttempt) -> float:
     """How long an attempt ran, by Conductor's clock; 0 for one that did not end."""
     return max(step.ended_ms - step.started_ms, 0) / 1000 if step.started_ms else 0.0
 
 
-def ref_of(step: Step) -> str | None:
+def ref_of(step: StepAttempt) -> str | None:
     """Return the commit in a step's output workspace, if it has one."""
     workspace = step.output.get("workspace")
     ref = workspace.get("ref") if isinstance(workspace, dict) else None
@@ -151,22 +151,22 @@ def ref_of(step: Step) -> str | None:
 
 def last_workspace(run: WorkflowRun) -> dict[str, Any] | None:
     """Return the workspace that the workflow left: the output of the last step that has one."""
-    for step in reversed(run.steps):
+    for step in reversed(run.attempts):
         workspace = step.output.get("workspace")
         if step.status == "COMPLETED" and isinstance(workspace, dict):
             return workspace
     return None
 
 
-def failed_step(run: WorkflowRun) -> Step | None:
+def failed_attempt(run: WorkflowRun) -> StepAttempt | None:
     """Return the attempt that a failed workflow failed with."""
-    failed = [step for step in run.steps if step.status not in _DONE and not step.is_retried]
+    failed = [step for step in run.attempts if step.status not in _DONE and not step.is_retried]
     return failed[-1] if failed else None
 
 
 def error_of(run: WorkflowRun) -> type[PeragoError] | None:
     """Return the kind of error that a failure's reason names, by its code or by its class."""
-    step = failed_step(run)
+    step = failed_attempt(run)
     text = f"{step.reason if step is not None else ''} {run.reason or ''}"
     return next((kind for word in _NAME.findall(text) if (kind := find_kind(word))), None)
 

@@ -43,7 +43,7 @@ class SyncedFolder:
     folder: Path
 
     def __post_init__(self) -> None:
-        self.leftovers: list[str] = []
+        self.undeleted: list[str] = []
 
     def write(self, **files: str) -> None:
         for name, text in files.items():
@@ -54,7 +54,7 @@ class SyncedFolder:
     def put(self, prefix: str = "", *, delete: bool = False) -> PutResult:
         engine = Engine(self.lake.objects, threads=2)
         put = Put(
-            self.lake, engine, REPO, "main", prefix, lambda name, _: self.leftovers.append(name)
+            self.lake, engine, REPO, "main", prefix, lambda name, _: self.undeleted.append(name)
         )
         return put.run(self.folder, "a message", delete=delete)
 
@@ -229,7 +229,7 @@ def test_a_branch_that_cannot_be_deleted_is_named(synced: SyncedFolder) -> None:
     synced.write(a="1")
     synced.lake.faults.inject("lake.delete_branch", fails(BackendUnavailableError("down")))
     synced.put()
-    assert [name.startswith("perago-put-") for name in synced.leftovers] == [True]
+    assert [name.startswith("perago-put-") for name in synced.undeleted] == [True]
 
 
 def test_a_file_in_the_place_of_a_folder_needs_delete(synced: SyncedFolder) -> None:

@@ -51,12 +51,12 @@ def tag(world: InMemoryWorld) -> str:
 def restore(
     world: InMemoryWorld, tag: str, *, really: bool = True, branch: str | None = None
 ) -> Restoration:
-    leftovers: list[str] = []
-    restorer = Restorer(world.lake, world.lake.objects, lambda name, _: leftovers.append(name))
+    undeleted: list[str] = []
+    restorer = Restorer(world.lake, world.lake.objects, lambda name, _: undeleted.append(name))
     try:
         return restorer.restore(REPOSITORY, tag, branch, really=really)
     finally:
-        assert world.staging_branches == leftovers
+        assert world.staging_branches == undeleted
 
 
 def test_without_yes_only_what_would_change_is_shown(world: InMemoryWorld, tag: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from perago import errors
 from perago.conductor.inspection import LogEntry
-from perago.conductor.workflows import Step, WorkflowRun
+from perago.conductor.workflows import StepAttempt, WorkflowRun
 from perago.errors import (
     BackendUnavailableError,
     ConfigurationError,
@@ -192,7 +192,7 @@ class Scripted:
         return self.polled
 
 
-def step(status: str, **more: Any) -> Step:
+def step(status: str, **more: Any) -> StepAttempt:
     values = {
         "reference": "clean",
         "task": "clean_orders",
@@ -205,11 +205,11 @@ def step(status: str, **more: Any) -> Step:
         "is_retried": False,
         "delay_seconds": 0,
     }
-    return Step(**{**values, "status": status, **more})
+    return StepAttempt(**{**values, "status": status, **more})
 
 
-def run(status: str, *steps: Step, **more: Any) -> WorkflowRun:
-    return WorkflowRun("w1", "wf", 1, status, 0, 0, steps=steps, **more)
+def run(status: str, *attempts: StepAttempt, **more: Any) -> WorkflowRun:
+    return WorkflowRun("w1", "wf", 1, status, 0, 0, attempts=attempts, **more)
 
 
 def follow(
