@@ -11,20 +11,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from perago.errors import (
-    BackendRefusedError,
-    LostReplyError,
-    PreconditionError,
-    PublishFenceError,
-    UnknownOutcomeError,
-)
+from perago.errors import BackendRefusedError, PreconditionError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT, FenceState
-from perago.operations.scratch import after_merge, scratch_branch
+from perago.operations.short_lived import (
+    merge_short_lived,
+    refuse_uncommitted,
+    short_lived_branch,
+)
+from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
-_TIMEOUT_SECONDS = 60.0
 # No commit has this id, so a merge that expects it must be refused.
 _NO_COMMIT = "0" * 64
 
@@ -88,11 +86,7 @@ class FenceAdmin:
                 f"{ACTION_PATH} on {before.branch!r} of {repository!r} is not Perago's",
                 hint="Move that file away; the hard fence needs this path.",
             )
-        if self._lake.has_uncommitted_changes(repository, before.branch):
-            raise PublishFenceError(
-                f"{before.branch!r} of {repository!r} has uncommitted changes and takes no merge",
-                hint="Commit or reset them, then run the command again.",
-            )
+        refuse_uncommitted(self._lake, repository, before.branch)
         with self._short_lived(repository, "install", before.head) as staging:
             self._lake.write_small(staging, ACTION_PATH, ACTION_TEXT.encode())
             staged = self._lake.commit(staging, "perago: install the publish fence", {})
@@ -121,33 +115,18 @@ class FenceAdmin:
         return found
 
     def _merge_install(self, staged: StagedWorkspace, before: FenceStatus) -> str:
-        try:
-            return self._lake.merge(
-                staged,
-                before.branch,
-                message="perago: install the publish fence",
-                # The file fences its own installation: LakeFS reads actions from the source.
-                metadata={EXPECTED_HEAD: before.head},
-                timeout=_TIMEOUT_SECONDS,
-            )
-        except PreconditionError as refused:
-            raise PublishFenceError(
-                f"a hook refused the merge into {before.branch!r}: {refused}",
-                hint="If the branch moved meanwhile, run the command again.",
-            ) from refused
-        except LostReplyError as lost:
-            return self._resolve_install(before, lost)
-
-    def _resolve_install(self, before: FenceStatus, lost: LostReplyError) -> str:
-        """A merge is never repeated: read whether it landed."""
-        with after_merge(before.branch):
-            now = self.status(before.repository, before.branch)
-        if now.state is FenceState.INSTALLED:
-            return now.head
-        raise UnknownOutcomeError(
-            f"the reply was lost and the fence is {now.state} at {now.head}: {lost}",
+        # The file fences its own installation: LakeFS reads actions from the source.
+        return merge_short_lived(
+            self._lake,
+            staged,
+            before.branch,
+            before.head,
+            message="perago: install the publish fence",
+            has_landed=lambda now: (
+                self._lake.read_fence(before.repository, now.id) is FenceState.INSTALLED
+            ),
             hint="Look again with `perago fence status`; installing twice does no harm.",
-        ) from lost
+        ).id
 
     def _stage_probe(self, staging: StagingBranch) -> StagedWorkspace:
         self._lake.write_small(staging, f"{staging.branch}.txt", b"perago fence verify\n")
@@ -162,7 +141,7 @@ class FenceAdmin:
                 target.branch,
                 message="perago: probe the publish fence",
                 metadata=metadata,
-                timeout=_TIMEOUT_SECONDS,
+                timeout=DEFAULT_MERGE_TIMEOUT_SECONDS,
             )
         except PreconditionError:
             return True
@@ -172,4 +151,4 @@ class FenceAdmin:
         self, repository: str, purpose: str, source: str
     ) -> AbstractContextManager[StagingBranch]:
         name = f"perago-fence-{purpose}-{uuid.uuid4().hex}"
-        return scratch_branch(self._lake, repository, name, source, self._report_undeleted)
+        return short_lived_branch(self._lake, repository, name, source, self._report_undeleted)

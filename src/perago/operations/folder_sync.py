@@ -12,18 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perago.errors import (
-    LostReplyError,
-    NotFoundError,
-    PreconditionError,
-    ProjectionError,
-    PublishFenceError,
-    UnknownOutcomeError,
+from perago.errors import NotFoundError, ProjectionError
+from perago.operations.short_lived import (
+    merge_short_lived,
+    refuse_uncommitted,
+    short_lived_branch,
 )
-from perago.operations.scratch import after_merge, scratch_branch
 from perago.progress import Advance, ShowTransfer, silent
 from perago.protocol.ports import Lake
-from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
 from perago.transfer.counted import CountedStore
@@ -35,7 +31,6 @@ from perago.transfer.plan import SyncPlan, build_sync_plan
 from perago.transfer.removal import remove_tree
 from perago.transfer.scan import LocalTree, scan
 
-_MERGE_SECONDS = 60.0
 # Where a `get` puts what is under way, in the folder itself.
 _LANDING = ".perago-get-"
 _EMPTY = LocalTree({}, frozenset())
@@ -146,12 +141,7 @@ class Put:
         Raises ``PublishFenceError`` when the branch cannot be moved from where it was.
         """
         head = self.lake.get_head(self.repository, self.branch)
-        if self.lake.has_uncommitted_changes(self.repository, self.branch):
-            raise PublishFenceError(
-                f"branch {self.branch!r} of {self.repository!r} has uncommitted changes and takes "
-                "no merge",
-                hint="Commit or reset them, then run the command again.",
-            )
+        refuse_uncommitted(self.lake, self.repository, self.branch)
         source = Source(self.repository, head.id, self.prefix)
         compared = compare(self.engine.store, source, folder, self.engine.threads)
         plan = _plan(compared, self.prefix, delete=delete)
@@ -159,7 +149,7 @@ class Put:
         if not plan:
             return PutResult(head.id, None, counts)
         name = f"perago-put-{uuid.uuid4().hex}"
-        with scratch_branch(
+        with short_lived_branch(
             self.lake, self.repository, name, head.id, self.report_undeleted
         ) as staging:
             with self.show("upload", counts.size) as advance:
@@ -180,42 +170,17 @@ class Put:
             raise
 
     def _merge(self, staged: StagedWorkspace, head: Commit, message: str) -> Commit:
-        now = self.lake.get_head(self.repository, self.branch)
-        if now.id != head.id:
-            raise self._moved(head, f"it is at {now.id}")
-        try:
-            made = self.lake.merge(
-                staged,
-                self.branch,
-                message=message,
-                metadata={EXPECTED_HEAD: head.id},
-                timeout=_MERGE_SECONDS,
-            )
-        except PreconditionError as refused:
-            raise self._moved(head, f"a hook refused the merge: {refused}") from refused
-        except LostReplyError as lost:
-            return self._find(staged, head, lost)
-        with after_merge(self.branch):
-            return self.lake.get_commit(self.repository, made)
-
-    def _find(self, staged: StagedWorkspace, head: Commit, lost: LostReplyError) -> Commit:
-        """A merge is never repeated: read whether it landed."""
-        with after_merge(self.branch):
-            now = self.lake.get_head(self.repository, self.branch)
-            if now.first_parent == head.id and self.lake.is_same(
-                self.repository, staged.commit, now.id
-            ):
-                return now
-        raise UnknownOutcomeError(
-            f"the reply to the merge was lost, and {self.branch!r} is at {now.id}: {lost}",
+        return merge_short_lived(
+            self.lake,
+            staged,
+            self.branch,
+            head.id,
+            message=message,
+            has_landed=lambda now: (
+                now.first_parent == head.id
+                and self.lake.is_same(self.repository, staged.commit, now.id)
+            ),
             hint="Run the command again: what is there already is not sent twice.",
-        ) from lost
-
-    def _moved(self, head: Commit, why: str) -> PublishFenceError:
-        return PublishFenceError(
-            f"branch {self.branch!r} of {self.repository!r} moved from {head.id} during the put: "
-            f"{why}; nothing was put",
-            hint="Run the command again: it starts from where the branch is now.",
         )
 
 

@@ -17,13 +17,10 @@ from typing import Protocol
 from perago.errors import (
     BackendRefusedError,
     ConflictError,
-    LostReplyError,
     MixedPublicationError,
     NotFoundError,
     PreconditionError,
-    PublishFenceError,
     RestoreError,
-    UnknownOutcomeError,
 )
 from perago.operations.history import (
     MOST_COMMITS,
@@ -33,36 +30,27 @@ from perago.operations.history import (
     read_lost,
     took_place,
 )
-from perago.operations.scratch import after_merge, scratch_branch
+from perago.operations.short_lived import (
+    MergingLake,
+    merge_short_lived,
+    refuse_uncommitted,
+    short_lived_branch,
+)
 from perago.protocol.garbage import read_tag
 from perago.protocol.ports import Change
-from perago.protocol.record import EXPECTED_HEAD, RESTORED_TAG, read_record
+from perago.protocol.record import RESTORED_TAG, read_record
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 
-_MERGE_SECONDS = 60.0
 # Keys that are listed; the rest is counted.
 MOST_LISTED = 100
 
 
-class RestoringLake(HistoryLake, Protocol):
+class RestoringLake(HistoryLake, MergingLake, Protocol):
     """What a restoration asks of LakeFS."""
 
-    def get_head(self, repository: str, branch: str) -> Commit: ...
-    def has_uncommitted_changes(self, repository: str, branch: str) -> bool: ...
     def changes_actions(self, repository: str, commit: Commit) -> bool: ...
-    def create_branch(self, staging: StagingBranch, source: str) -> None: ...
-    def delete_branch(self, staging: StagingBranch) -> None: ...
     def revert(self, staging: StagingBranch, commit_id: str) -> None: ...
     def cherry_pick(self, staging: StagingBranch, commit_id: str) -> None: ...
-    def merge(
-        self,
-        staged: StagedWorkspace,
-        target: str,
-        *,
-        message: str,
-        metadata: dict[str, str],
-        timeout: float,
-    ) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +107,9 @@ class Restorer:
         self._refuse(repository, branch, lost)
         name = f"perago-restore-{uuid.uuid4().hex}"
         head = log[0].id
-        with scratch_branch(self._lake, repository, name, head, self._report_undeleted) as staging:
+        with short_lived_branch(
+            self._lake, repository, name, head, self._report_undeleted
+        ) as staging:
             self._build(staging, lost, instead)
             made = self._lake.get_head(repository, staging.branch).id
             counts, listed = self._compare(repository, log[0].id, made)
@@ -162,11 +152,7 @@ class Restorer:
     def _refuse(self, repository: str, branch: str, lost: LostCommit) -> None:
         if self._lake.changes_actions(repository, lost.commit):
             raise RestoreError(f"commit {lost.commit.id} changes the repository's actions")
-        if self._lake.has_uncommitted_changes(repository, branch):
-            raise PublishFenceError(
-                f"{branch!r} of {repository!r} has uncommitted changes and takes no merge",
-                hint="Commit or reset them, then run the command again.",
-            )
+        refuse_uncommitted(self._lake, repository, branch)
 
     def _build(self, staging: StagingBranch, lost: LostCommit, instead: Commit | None) -> None:
         try:
@@ -197,58 +183,26 @@ class Restorer:
         return counts, tuple(listed)
 
     def _merge(self, staged: StagedWorkspace, branch: str, head: str, lost: LostCommit) -> str:
-        self._assert_at(staged.repository, branch, head)
-        try:
-            merged = self._lake.merge(
-                staged,
-                branch,
-                message=f"perago: restore commit {lost.commit.id}, which was {lost.how}",
-                metadata={EXPECTED_HEAD: head, RESTORED_TAG: lost.tag},
-                timeout=_MERGE_SECONDS,
-            )
-        except PreconditionError as refused:
-            raise PublishFenceError(
-                f"a hook refused the merge into {branch!r}: {refused}",
-                hint="If the branch moved meanwhile, run the command again.",
-            ) from refused
-        except LostReplyError as unanswered:
-            return self._resolve(staged, branch, head, lost, unanswered)
-        with after_merge(branch):
-            made = self._lake.get_commit(staged.repository, merged)
+        made = merge_short_lived(
+            self._lake,
+            staged,
+            branch,
+            head,
+            message=f"perago: restore commit {lost.commit.id}, which was {lost.how}",
+            metadata={RESTORED_TAG: lost.tag},
+            has_landed=lambda now: (
+                now.first_parent == head and now.metadata.get(RESTORED_TAG) == lost.tag
+            ),
+            hint=f"Look again with `perago history {staged.repository} {branch}`; what was "
+            "restored is not restored twice.",
+        )
         if made.first_parent != head:
             raise MixedPublicationError(
-                f"commit {merged} restored objects on top of {made.first_parent}, which was "
+                f"commit {made.id} restored objects on top of {made.first_parent}, which was "
                 f"published on {branch!r} meanwhile, and not of {head}",
                 hint="Compare the two commits; later runs of a task read what the branch has now.",
             )
-        return merged
-
-    def _assert_at(self, repository: str, branch: str, head: str) -> None:
-        now = self._lake.get_head(repository, branch).id
-        if now != head:
-            raise PublishFenceError(
-                f"{branch!r} moved from {head} to {now} meanwhile",
-                hint="Look at what was published, then run the command again.",
-            )
-
-    def _resolve(
-        self,
-        staged: StagedWorkspace,
-        branch: str,
-        head: str,
-        lost: LostCommit,
-        unanswered: LostReplyError,
-    ) -> str:
-        """A merge is never repeated: read whether it landed."""
-        with after_merge(branch):
-            now = self._lake.get_head(staged.repository, branch)
-        if now.first_parent == head and now.metadata.get(RESTORED_TAG) == lost.tag:
-            return now.id
-        raise UnknownOutcomeError(
-            f"the reply was lost and {branch!r} is at {now.id}: {unanswered}",
-            hint=f"Look again with `perago history {staged.repository} {branch}`; what was "
-            "restored is not restored twice.",
-        ) from unanswered
+        return made.id
 
 
 def _after(log: Sequence[Commit], lost: LostCommit, branch: str) -> Sequence[Commit]:

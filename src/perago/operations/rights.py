@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from perago.errors import BackendError
 from perago.lakefs.control import LakeFSControl
 from perago.lakefs.garbage import LakeFSGarbage
-from perago.operations.scratch import scratch_branch
+from perago.operations.short_lived import short_lived_branch
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 
 _TIMEOUT_SECONDS = 30.0
@@ -66,7 +66,7 @@ class _Trial:
         def create() -> None:
             for branch in (self._source, self._target):
                 branches.enter_context(
-                    scratch_branch(
+                    short_lived_branch(
                         self._lake, self._repository, branch.branch, self._head, self._report
                     )
                 )
