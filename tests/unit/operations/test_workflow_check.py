@@ -352,25 +352,25 @@ def test_a_model_says_itself_what_to_do_with_keys_that_it_does_not_know(
             "warning: step 's': the type 'MY_OWN' is not one of Conductor's own",
         ),
         (
-            {**fork(), "taskReferenceName": "s", "forkTasks": [step("a")]},
+            {**fork(reference="s"), "forkTasks": [step("a")]},
             "error: step 's': forkTasks must be a list of lists of steps: "
             '"forkTasks": [[…], […]]',
         ),
         (
-            {**join("b"), "taskReferenceName": "s"},
-            "error: step 's': joinOn names 'b', which is no reference name",
+            join("b"),
+            "error: step 'join': joinOn names 'b', which is no reference name",
         ),
         (
-            {**loop(), "taskReferenceName": "s", "loopOver": step("a")},
+            {**loop(reference="s"), "loopOver": step("a")},
             "error: step 's': loopOver must be a list of steps",
         ),
         (
-            {**switch({}), "taskReferenceName": "s", "decisionCases": {"x": step("a")}},
+            {**switch({}, reference="s"), "decisionCases": {"x": step("a")}},
             "error: step 's': decisionCases must hold a list of steps for each case: "
             '{"CASE": […]}',
         ),
         (
-            {**switch({}), "taskReferenceName": "s", "defaultCase": step("a")},
+            {**switch({}, reference="s"), "defaultCase": step("a")},
             "error: step 's': defaultCase must be a list of steps",
         ),
     ],
