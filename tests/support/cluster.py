@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from perago.servers import loopback
 from perago.servers.process import ProcessId, end
 from perago.servers.server import listens
 from perago.servers.spark import SMALL_JOBS
 from perago.servers.toolchain import ivy, java, spark_jars
 from perago.servers.watchdog import Watchdog
+from perago.spark.packages import closure
 from support.waiting import until
 from support.workers import conf_variables
 
@@ -127,25 +126,10 @@ def plain_python(folder: Path) -> Path:
     """An environment that has pandas and pyarrow and nothing of Perago; its interpreter."""
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
-    for distribution in sorted(_closure(_CLIENT_NEEDS)):
+    for distribution in sorted(closure(_CLIENT_NEEDS)):
         for file in importlib.metadata.files(distribution) or []:
             top = file.parts[0]
             source = Path(str(file.locate())).parents[len(file.parts) - 1] / top
             if top != ".." and not (site / top).exists() and source.exists():
                 (site / top).symlink_to(source)
     return folder / "bin" / Path(sys.executable).name
-
-
-def _closure(names: tuple[str, ...]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        for text in importlib.metadata.requires(name) or []:
-            requirement = Requirement(text)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                waiting.append(requirement.name)
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -278,7 +278,7 @@ class _Names:
     folders: frozenset[str]
 
     @classmethod
-    def of(cls, files: Sequence[str], folders: Iterable[str] = ()) -> _Names:
+    def of(cls, files: Sequence[str], folders: Collection[str] = ()) -> _Names:
         return cls(frozenset(files), frozenset({*folders, *_parents([*folders, *files])}))
 
 

@@ -31,13 +31,12 @@ from perago.operations.history import (
     took_place,
 )
 from perago.operations.short_lived import (
-    MergingLake,
     merge_short_lived,
     refuse_uncommitted,
     short_lived_branch,
 )
 from perago.protocol.garbage import read_tag
-from perago.protocol.ports import Change
+from perago.protocol.ports import Change, Lake
 from perago.protocol.record import RESTORED_TAG, read_record
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 
@@ -45,7 +44,7 @@ from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, Stagi
 MOST_LISTED = 100
 
 
-class RestoringLake(HistoryLake, MergingLake, Protocol):
+class RestoringLake(HistoryLake, Lake, Protocol):
     """What a restoration asks of LakeFS."""
 
     def changes_actions(self, repository: str, commit: Commit) -> bool: ...

@@ -15,6 +15,7 @@ from perago.errors import (
     UnknownOutcomeError,
 )
 from perago.protocol.job import DEFAULT_MERGE_TIMEOUT_SECONDS
+from perago.protocol.ports import Lake
 from perago.protocol.record import EXPECTED_HEAD
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 
@@ -24,23 +25,6 @@ class Branches(Protocol):
 
     def create_branch(self, staging: StagingBranch, source: str) -> None: ...
     def delete_branch(self, staging: StagingBranch) -> None: ...
-
-
-class MergingLake(Branches, Protocol):
-    """As much of LakeFS as the merge of one needs."""
-
-    def get_head(self, repository: str, branch: str) -> Commit: ...
-    def get_commit(self, repository: str, commit_id: str) -> Commit: ...
-    def has_uncommitted_changes(self, repository: str, branch: str) -> bool: ...
-    def merge(
-        self,
-        staged: StagedWorkspace,
-        target: str,
-        *,
-        message: str,
-        metadata: dict[str, str],
-        timeout: float,
-    ) -> str: ...
 
 
 @contextmanager
@@ -67,7 +51,7 @@ def short_lived_branch(
             report_undeleted(name, str(error))
 
 
-def refuse_uncommitted(lake: MergingLake, repository: str, branch: str) -> None:
+def refuse_uncommitted(lake: Lake, repository: str, branch: str) -> None:
     """Raise ``PublishFenceError`` if a branch takes no merge, before anything is prepared."""
     if lake.has_uncommitted_changes(repository, branch):
         raise PublishFenceError(
@@ -77,7 +61,7 @@ def refuse_uncommitted(lake: MergingLake, repository: str, branch: str) -> None:
 
 
 def merge_short_lived(
-    lake: MergingLake,
+    lake: Lake,
     staged: StagedWorkspace,
     branch: str,
     head: str,

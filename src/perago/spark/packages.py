@@ -63,7 +63,7 @@ INTERPRETER = f"./{_NAME}"
 
 def interpreter_file(cache: Cache) -> Path:
     """Return the script with its packages; it is made once per set of versions."""
-    distributions = {name: importlib.metadata.distribution(name) for name in _closure(_ROOTS)}
+    distributions = {name: importlib.metadata.distribution(name) for name in closure(_ROOTS)}
     facts = [f"{name}=={found.version}" for name, found in sorted(distributions.items())]
     facts += [_SCRIPT, _UNPACK]
     facts += [platform.machine(), platform.system(), sysconfig.get_python_version()]
@@ -78,7 +78,7 @@ def interpreter_file(cache: Cache) -> Path:
     return cache.obtain(f"spark-python-{key}", make) / _NAME
 
 
-def _closure(roots: Iterable[str]) -> set[str]:
+def closure(roots: Iterable[str]) -> set[str]:
     """Collect the distributions and everything they require on this interpreter."""
     found: set[str] = set()
     waiting = list(roots)
