@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import structlog
@@ -43,10 +44,52 @@ _LINE_BEGINS_WITH = ("timestamp", "level", "action", "task", "task_id", "retry")
 _BLOCKS = ("exception", "trace", "stack")
 
 
+@dataclass
+class _Kept:
+    """What ``restore_logs`` puts back."""
+
+    level: int = logging.INFO
+    handlers: list[logging.Handler] = field(default_factory=list)
+
+
+_kept = _Kept()
+
+
 def configure_logs(settings: Settings | None = None, stream: TextIO | None = None) -> None:
     """Route every log line of this process to stderr. Call it once, before anything is logged."""
     settings = settings or Settings()
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    remember_secrets(settings)
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(_formatter(settings, handler.stream))
+    handler.addFilter(_without_requests(settings.log_level))
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.captureWarnings(capture=True)
+    _kept.level, _kept.handlers = level, [handler]
+    restore_logs()
+
+
+def keep_log_handler(handler: logging.Handler) -> None:
+    """Let a handler see every line of this process from now on."""
+    _kept.handlers.append(handler)
+    restore_logs()
+
+
+def restore_logs() -> None:
+    """Put back what an author's code has taken away; what it has added stays.
+
+    ``dictConfig`` and ``basicConfig(force=True)`` remove handlers and silence loggers, and with
+    them the masking of secrets.
+    """
+    logging.disable(logging.NOTSET)
+    root = logging.getLogger()
+    for handler in _kept.handlers:
+        if handler not in root.handlers:
+            root.addHandler(handler)
+    logging.getLogger("perago").setLevel(_kept.level)
+    for name, logger in list(root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] == "perago":
+            logger.disabled = False
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -54,16 +97,10 @@ def configure_logs(settings: Settings | None = None, stream: TextIO | None = Non
             structlog.processors.add_log_level,
             ProcessorFormatter.wrap_for_formatter,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(_kept.level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    remember_secrets(settings)
-    handler = _Handler(stream or sys.stderr)
-    handler.setFormatter(_formatter(settings, handler.stream))
-    handler.addFilter(_without_requests(settings.log_level))
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    logging.captureWarnings(capture=True)
 
 
 @contextmanager

@@ -25,7 +25,12 @@ from typing import Any
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
 from perago.masking import hide_secret_variables
-from perago.observability.logs import configure_logs, process_logs
+from perago.observability.logs import (
+    configure_logs,
+    keep_log_handler,
+    process_logs,
+    restore_logs,
+)
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Claim
 from perago.protocol.job import Job, Ports
@@ -33,7 +38,7 @@ from perago.protocol.outcome import Outcome, describe, failure_of
 from perago.protocol.ports import Attempts, AttemptSnapshot
 from perago.protocol.run import run_attempt
 from perago.settings import load_settings
-from perago.signals import STOP_SIGNALS, ignore_uninterrupted
+from perago.signals import STOP_SIGNALS
 from perago.spark.client import SparkClient
 from perago.spark.files import SparkFiles
 from perago.tasks.context import AttemptState, attempt_context
@@ -59,6 +64,7 @@ from perago.worker.channel import (
     StateReported,
     StateRequested,
 )
+from perago.worker.process_state import ProcessState, ignore_stop_signals
 
 # What a supervisor answers to a question of an executor.
 SupervisorReply = ProceedDecision | StateReported | SparkAddress
@@ -154,14 +160,17 @@ class SupervisorLine:
             self._on_end()
 
 
-class BodyProcesses:
-    """Ends the processes that bodies leave running; what modules start on import is kept."""
+class BodyRemains:
+    """What bodies leave behind in this process; what modules did on import is kept."""
 
     def __init__(self, line: SupervisorLine) -> None:
         self._line = line
         self._kept = kernel.children()
+        self._state = ProcessState.take()
 
-    def end(self) -> None:
+    def clear(self) -> None:
+        """End the processes that a body left running, and undo what it changed of this one."""
+        self._state.restore()
         if count := kernel.end_descendants(_END_SECONDS, keep=self._kept):
             self._line.report_phase(PhaseEvent("processes_ended", "body", None, {"count": count}))
 
@@ -223,15 +232,16 @@ def main(
     line = SupervisorLine(channel)
     files = SparkFiles.of(settings)
     definitions = load_tasks(settings, targets)
-    processes = BodyProcesses(line)
-    jobs = {item.name: _alone(build_job(item), processes) for item in definitions}
+    restore_logs()  # the author's modules may have configured others
+    remains = BodyRemains(line)
+    jobs = {item.name: _alone(build_job(item), remains) for item in definitions}
     spark = SparkClient(line.find_spark, targets, settings.spark_data_patterns, files)
     needs_lakefs = any(job.workspace is not None for job in jobs.values())
     attempts = ConductorAttempts(conductor_connection(settings))
     transfer = spark.transfer_session if moves_on_spark else None
     access = SparkAccess(spark.open, spark.end, transfer, spark.note)
     task_log = TaskLogHandler(line.report_output)
-    logging.getLogger().addHandler(task_log)
+    keep_log_handler(task_log)
     with (
         contextlib.suppress(ChannelClosedError),
         open_ports(
@@ -245,10 +255,9 @@ def main(
         channel.send(Ready(pid=os.getpid(), lacks=lacks))
         while True:
             assignment = line.assignments.get()
-            ignore_stop_signals()  # the last body may have changed them
             task_log.begin()
             outcome = _run(jobs, assignment, ports, spark, line)
-            processes.end()
+            remains.clear()  # guardrails are an author's code too
             _flush()
             channel.send(_finished(outcome))
 
@@ -282,25 +291,16 @@ def _finished(outcome: Outcome) -> Finished:
         return Finished.of(failure_of(error))
 
 
-def _alone(job: Job, processes: BodyProcesses) -> Job:
-    """A job whose body leaves no process behind, which could go on writing what is published."""
+def _alone(job: Job, remains: BodyRemains) -> Job:
+    """A job whose body leaves nothing behind that could meddle with the publication."""
 
     def body(*arguments: Any) -> Any:
         try:
             return job.body(*arguments)
         finally:
-            processes.end()
+            remains.clear()
 
     return replace(job, body=body)
-
-
-def ignore_stop_signals() -> None:
-    """Leave SIGTERM and Ctrl-C to the supervisor.
-
-    A handler does that and not ``SIG_IGN``, which the programs that a body starts would inherit.
-    """
-    for number in STOP_SIGNALS:
-        ignore_uninterrupted(number)
 
 
 def _restore_stop_signals() -> None:

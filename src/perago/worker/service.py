@@ -12,7 +12,7 @@ from perago.conductor.client import ConductorAttempts
 from perago.lakefs.control import LakeFSControl
 from perago.masking import hide_secret_variables
 from perago.observability.health import HealthServer
-from perago.observability.logs import configure_logs
+from perago.observability.logs import configure_logs, restore_logs
 from perago.observability.metrics import WorkerMetrics
 from perago.observability.running import RunningView, WorkerState
 from perago.settings import Settings, load_settings
@@ -66,6 +66,7 @@ def serve(
     hide_secret_variables()
     configure_logs(settings)
     definitions = load_tasks(settings, targets)
+    restore_logs()  # the author's modules may have configured others
     chosen = choose_spark(settings, definitions, spark_options)
     checked = chosen.spark if chosen is not None and chosen.is_checked_at_start else None
     for warning in preflight(definitions, settings, register=register, spark=checked):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import logging
+import io
+import logging.config
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from threading import Thread
@@ -97,8 +101,46 @@ def _wait_for_child(params: Params) -> int:
     return child.wait()
 
 
+def _change_process() -> None:
+    """Change what a process has once, and leave it so."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+    os.umask(0o777)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(1)
+    socket.setdefaulttimeout(1e-6)
+    sys.setrecursionlimit(200)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    logging.disable()
+    logging.config.dictConfig({"version": 1})
+    sys.stdout = io.StringIO()
+
+
+def _process() -> dict[str, Any]:
+    """What ``_change_process`` changes."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return {
+        "folder": str(Path.cwd()),
+        "umask": umask,
+        "timer": signal.getitimer(signal.ITIMER_REAL)[0],
+        "handler": str(signal.getsignal(signal.SIGALRM)),
+        "timeout": socket.getdefaulttimeout(),
+        "recursion": sys.getrecursionlimit(),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "disabled": logging.root.manager.disable,
+        "handlers": [type(handler).__name__ for handler in logging.root.handlers],
+        "output": type(sys.stdout).__name__,
+    }
+
+
 def _act(params: Params) -> Any:
     match params.do:
+        case "change-process":
+            _change_process()
+        case "process":
+            return _process()
         case "mute":
             raise Mute
         case "nested":

@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 
 from perago.http_client import HttpClient
-from perago.worker.executor import ignore_stop_signals
+from perago.worker.process_state import ignore_stop_signals
 from support.garbage_server import GARBAGE, GarbageServer, answer
 
 ROUNDS = 400

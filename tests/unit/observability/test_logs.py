@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from perago.protocol.events import PhaseEvent
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.settings import Settings
-from perago.observability.logs import attempt_logs, configure_logs, log_phase
+from perago.observability.logs import attempt_logs, configure_logs, log_phase, restore_logs
 SECRET = {SECRET!r}
 def configure(**more):
     configure_logs(Settings(
@@ -261,3 +261,25 @@ def test_a_line_that_cannot_be_formatted_does_not_show_its_arguments() -> None:
 def test_logs_can_be_configured_again_without_doubling_lines() -> None:
     lines = lines_of("configure()\nconfigure()\nlog.info('once')\nlogging.error('once')")
     assert len(lines) == 2
+
+
+TAKEN_AWAY = {
+    "dictConfig": "import logging.config; logging.config.dictConfig({'version': 1})",
+    "basicConfig": "logging.basicConfig(level='ERROR', filename='/dev/null', force=True)",
+    "disable": "logging.disable()",
+    "structlog": "structlog.reset_defaults()",
+}
+
+
+@pytest.mark.parametrize("code", TAKEN_AWAY.values(), ids=list(TAKEN_AWAY))
+def test_what_a_module_of_an_author_takes_away_is_put_back(code: str) -> None:
+    (line,) = lines_of(f"""
+        configure()
+        logging.getLogger("perago.worker")
+        {code}
+        restore_logs()
+        restore_logs()
+        log.info("worker_started", secret=SECRET)
+    """)
+    assert line["action"] == "worker_started"
+    assert line["secret"] == "********"

@@ -207,6 +207,14 @@ def test_a_body_that_changes_signal_handlers_changes_them_for_itself_only(
     assert shared.finish(workflow).status == "COMPLETED"
 
 
+def test_what_a_body_changes_of_its_process_is_gone_with_the_body(shared: MemoryWorker) -> None:
+    before = shared.run("process").output["result"]["value"]
+    changed = shared.run("change-process")
+    assert (changed.status, changed.reason) == ("COMPLETED", None)
+    assert shared.run("process").output["result"]["value"] == before
+    assert any("printed again" in line for line in shared.run("print", value="again").logs)
+
+
 def test_the_kernel_prefers_executors_when_memory_runs_out(shared: MemoryWorker) -> None:
     assert shared.run("oom").output == {"result": {"value": "500"}}
 
