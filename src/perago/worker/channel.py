@@ -132,14 +132,18 @@ class Finished(_Message):
     """Executor: this is how it ended."""
 
     kind: Literal["finished"] = "finished"
+    execution_id: str
     output_json: str | None = None
     failed: Failed | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Self:
+    def of(cls, execution: Execution, outcome: Outcome) -> Self:
         if isinstance(outcome, Failed):
-            return cls(failed=outcome)
-        return cls(output_json=encode_json(outcome.output).decode())
+            return cls(execution_id=execution.id, failed=outcome)
+        return cls(execution_id=execution.id, output_json=encode_json(outcome.output).decode())
+
+    def is_of(self, execution: Execution) -> bool:
+        return self.execution_id == execution.id
 
     @property
     def outcome(self) -> Outcome:

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
@@ -32,7 +32,7 @@ from perago.observability.logs import (
     restore_logs,
 )
 from perago.protocol.events import PhaseEvent
-from perago.protocol.identity import Claim
+from perago.protocol.identity import Claim, Execution
 from perago.protocol.job import Job, Ports
 from perago.protocol.outcome import Outcome, describe, failure_of
 from perago.protocol.ports import Attempts, AttemptSnapshot
@@ -76,6 +76,10 @@ _END_SECONDS = 5.0
 _LONGEST_DETAIL = 2000
 # Of the lines that a task logs, so much goes to its Conductor task log.
 _MOST_REPORTED = 64_000
+_FORKED_CHILD = (
+    "a process that the body forked has returned from the body and is ended; the attempt goes on "
+    "in the process that forked it. End a forked process with os._exit(), or use multiprocessing."
+)
 
 
 def end_group() -> None:
@@ -165,11 +169,14 @@ class BodyRemains:
 
     def __init__(self, line: SupervisorLine) -> None:
         self._line = line
+        self._pid = os.getpid()
         self._kept = kernel.children()
         self._state = ProcessState.take()
 
     def clear(self) -> None:
         """End the processes that a body left running, and undo what it changed of this one."""
+        if os.getpid() != self._pid:
+            _end_forked_child()
         self._state.restore()
         if count := kernel.end_descendants(_END_SECONDS, keep=self._kept):
             self._line.report_phase(PhaseEvent("processes_ended", "body", None, {"count": count}))
@@ -259,7 +266,7 @@ def main(
             outcome = _run(jobs, assignment, ports, spark, line)
             remains.clear()  # guardrails are an author's code too
             _flush()
-            channel.send(_finished(outcome))
+            channel.send(_finished(assignment.execution, outcome))
 
 
 def _run(
@@ -284,11 +291,11 @@ def _run(
         return failure_of(error)
 
 
-def _finished(outcome: Outcome) -> Finished:
+def _finished(execution: Execution, outcome: Outcome) -> Finished:
     try:
-        return Finished.of(outcome)
+        return Finished.of(execution, outcome)
     except Exception as error:  # noqa: BLE001  an outcome that cannot be sent is a failure
-        return Finished.of(failure_of(error))
+        return Finished.of(execution, failure_of(error))
 
 
 def _alone(job: Job, remains: BodyRemains) -> Job:
@@ -306,6 +313,13 @@ def _alone(job: Job, remains: BodyRemains) -> Job:
 def _restore_stop_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+
+
+def _end_forked_child() -> NoReturn:
+    """End a process that a body forked and that has come back from it: it is not the attempt."""
+    print(_FORKED_CHILD, file=sys.stderr)
+    _flush()
+    os._exit(1)
 
 
 def _flush() -> None:

@@ -188,7 +188,7 @@ class Slot:
                     channel.send(self._find_spark(running, message.number))
                 elif isinstance(message, OutputReported):
                     executor.output.keep(message.text)
-                elif isinstance(message, Finished):
+                elif isinstance(message, Finished) and message.is_of(running.execution):
                     self._executor.note_outcome()
                     return self._explain(message.outcome, running)
                 elif message is None and not executor.is_alive():

@@ -141,6 +141,10 @@ def _act(params: Params) -> Any:
             _change_process()
         case "process":
             return _process()
+        case "fork":
+            if os.fork() == 0:
+                return "the child's"
+            time.sleep(1.0)
         case "mute":
             raise Mute
         case "nested":

@@ -111,7 +111,7 @@ def test_no_input_can_break_the_message_around_it(pair: Pair) -> None:
     "outcome", [Completed({"result": {"x": [1, None, "ä"]}}), failure_of(ValueError("\ud800"))]
 )
 def test_an_outcome_arrives_as_it_was(pair: Pair, outcome: Any) -> None:
-    pair.executor.send(Finished.of(outcome))
+    pair.executor.send(Finished.of(EXECUTION, outcome))
     message = pair.supervisor.receive(1)
     assert isinstance(message, Finished)
     assert message.outcome == outcome

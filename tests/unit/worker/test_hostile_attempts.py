@@ -215,6 +215,11 @@ def test_what_a_body_changes_of_its_process_is_gone_with_the_body(shared: Memory
     assert any("printed again" in line for line in shared.run("print", value="again").logs)
 
 
+def test_a_process_that_a_body_forks_does_not_go_on_as_the_attempt(shared: MemoryWorker) -> None:
+    assert shared.run("fork", value="own").output == {"result": {"value": "own"}}
+    assert shared.run("", value="after").output == {"result": {"value": "after"}}
+
+
 def test_the_kernel_prefers_executors_when_memory_runs_out(shared: MemoryWorker) -> None:
     assert shared.run("oom").output == {"result": {"value": "500"}}
 

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from perago import PublishBudget, TaskControls, TimeoutPolicy, task
 from perago.errors import AttemptTimeoutError, BodyTimeoutError, Disposition, SparkServerDiedError
 from perago.protocol.identity import Attempt, Claim, Execution
-from perago.protocol.outcome import Failed, failure_of
+from perago.protocol.outcome import Completed, Failed, failure_of
+from perago.protocol.ports import Delivery
 from perago.tasks.definition import definition_of
 from perago.worker import slot
-from perago.worker.channel import PhaseReported
+from perago.worker.channel import Finished, Message, PhaseReported
 from perago.worker.context import Stopped
 from perago.worker.poller import StopSignals
 from perago.worker.process import pause_after
@@ -280,3 +281,33 @@ def test_what_an_executor_noticed_first_gets_the_reason_that_the_supervisor_know
     # An external server, and an error that has nothing to do with it.
     assert explain(noticed, None, watched).reason.endswith("nothing listens")
     assert explain(ValueError("no"), known, watched).reason == "ValueError: no"
+
+
+class Executor:
+    """As much of an executor as an attempt that runs there: it says what it was given."""
+
+    def __init__(self, *says: Message) -> None:
+        self.channel = self
+        self._says = list(says)
+
+    def send(self, message: Message) -> None:
+        """Take an assignment."""
+
+    def receive(self, _seconds: float) -> Message:
+        return self._says.pop(0)
+
+
+def test_the_outcome_of_another_attempt_is_not_taken_for_this_one(watched: RunningAttempt) -> None:
+    other = replace(watched.execution, id="another")
+    own = Completed({"result": {"value": "own"}})
+    executor: Any = Executor(
+        Finished.of(other, Completed({"result": {"value": "other"}})),
+        Finished.of(watched.execution, own),
+    )
+    context: Any = Context(None)
+    nobody: Any = None
+    delivery: Any = Delivery(watched.execution.claim, "watched", {"params": {}}, 60.0)
+    found = Slot(0, context, {}, [], StopSignals(), nobody)._watch(
+        executor, watched, delivery, nobody
+    )
+    assert found == own
