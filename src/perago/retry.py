@@ -1,4 +1,4 @@
-"""Retry requests while a server is unavailable: the only place that builds retriers.
+"""Retry requests while a server is unavailable: the only place that builds retriers and pauses.
 
 Only requests that read, or that are idempotent, may be retried; never a commit, a merge or a
 relocation, unless the request certainly did not leave this machine.
@@ -6,6 +6,7 @@ relocation, unless the request certainly did not leave this machine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -33,6 +34,13 @@ LONGEST_WAIT_SECONDS = 3.0
 TRIES = 4
 # For a change that is retried only while it cannot be sent at all.
 UNSENT_SECONDS = 5.0
+# By then every pause is as long as it gets. What fails all night would double beyond any float.
+_MOST_DOUBLINGS = 64
+
+
+def growing_pause(first: float, longest: float, failures: int) -> float:
+    """Seconds to wait after so many failures in a row: twice as long each time, within a bound."""
+    return min(math.ldexp(first, min(failures - 1, _MOST_DOUBLINGS)), longest)
 
 
 def retrying(seconds: float) -> Retrying:

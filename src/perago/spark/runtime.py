@@ -29,6 +29,7 @@ from perago.errors import (
     SparkServerDiedError,
 )
 from perago.masking import remember_secret
+from perago.retry import growing_pause
 from perago.servers import loopback
 from perago.servers.kept_logs import KeptLogs, rotate
 from perago.servers.server import log_path
@@ -38,6 +39,7 @@ from perago.spark import child, interrupting
 from perago.spark.settings import ExternalSpark, ManagedSpark
 
 _TICK_SECONDS = 0.2
+_FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 # The death of a server that ran this long begins a new count of deaths.
 _STABLE_SECONDS = 120.0
@@ -207,7 +209,7 @@ class ManagedRuntime:
                 continue
             lived = time.monotonic() - began
             deaths = 1 if lived > _STABLE_SECONDS else deaths + 1
-            self._closing.wait(min(2.0 ** (deaths - 2), _LONGEST_PAUSE))
+            self._closing.wait(growing_pause(_FIRST_PAUSE, _LONGEST_PAUSE, deaths))
 
     def _is_wanted(self) -> bool:
         """Wait until an execution needs the server; False when the worker closes."""

@@ -22,6 +22,7 @@ import structlog
 from perago.errors import BackendDeniedError, BackendError, BackendRefusedError
 from perago.protocol.outcome import Completed, Failed, describe
 from perago.protocol.ports import Delivery
+from perago.retry import growing_pause
 
 _TICK_SECONDS = 0.5
 # A stop waits for the poll that is under way: its claim must not be lost.
@@ -120,7 +121,7 @@ class Poller:
             self._troubles = 0
             return
         self._troubles += 1
-        pause = min(_FIRST_TROUBLE_PAUSE * 2 ** (self._troubles - 1), _LONGEST_TROUBLE_PAUSE)
+        pause = growing_pause(_FIRST_TROUBLE_PAUSE, _LONGEST_TROUBLE_PAUSE, self._troubles)
         self._resume_at = self._clock() + pause
         _log.warning("polling_paused", seconds=pause, reason=ending.reason)
 
@@ -202,5 +203,5 @@ class Poller:
         known = isinstance(error, BackendError)
         reason = describe(error) if known else f"{type(error).__name__}: {describe(error)}"
         _log.warning("poll_failed", task=task, reason=reason)
-        pause = min(_FIRST_OUTAGE_PAUSE * 2 ** (self._outages - 1), _LONGEST_OUTAGE_PAUSE)
+        pause = growing_pause(_FIRST_OUTAGE_PAUSE, _LONGEST_OUTAGE_PAUSE, self._outages)
         self._stops.draining.wait(pause)

@@ -16,6 +16,7 @@ from functools import cache
 import structlog
 
 from perago.masking import environment_with_secrets
+from perago.retry import growing_pause
 from perago.worker import cgroups
 from perago.worker.channel import Channel, ChannelClosedError, Ready
 from perago.worker.context import WorkerContext
@@ -27,6 +28,7 @@ _END_SECONDS = 15.0
 # The line closes a moment before everything is gone.
 _CLOSING_SECONDS = 5.0
 _TICK_SECONDS = 0.1
+_FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _log = structlog.get_logger(__name__)
 
@@ -214,4 +216,4 @@ class LiveExecutor:
 
 def pause_after(deaths: int) -> float:
     """Seconds to wait before the next executor, after so many deaths in a row."""
-    return min(2.0 ** (deaths - 2), _LONGEST_PAUSE) if deaths else 0.0
+    return growing_pause(_FIRST_PAUSE, _LONGEST_PAUSE, deaths) if deaths else 0.0

@@ -207,6 +207,24 @@ def test_failures_of_the_infrastructure_pause_polling_longer_each_time(
     assert poller._troubles == 0
 
 
+def test_polling_still_pauses_after_failures_of_a_whole_night() -> None:
+    poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: 100.0)
+    for _ in range(2000):
+        poller.note(DOWN)
+    assert poller._resume_at == 160.0
+
+
+def test_no_length_of_an_outage_ends_the_poller() -> None:
+    queues, stops = Queues(a=1), StopSignals()
+    stops.draining.set()  # so that no pause is waited for
+    queues.error = BackendUnavailableError("Conductor is away")
+    poller = Poller(queues, ["a"], stops)
+    for _ in range(2000):
+        assert poller._claim(1) == []
+    queues.error = None
+    assert len(poller._claim(1)) == 1
+
+
 def test_while_polling_is_paused_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poller_module, "_FIRST_TROUBLE_PAUSE", 0.6)
     queues, stops = Queues(a=1), StopSignals()

@@ -91,6 +91,8 @@ def stopping() -> StopSignals:
 def test_pauses_grow_with_deaths_in_a_row_and_end_with_health() -> None:
     pauses = [pause_after(deaths) for deaths in range(9)]
     assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    # An executor that could not be started all night is tried again in the morning.
+    assert pause_after(2000) == 30.0
 
 
 def test_an_undisturbed_attempt_goes_on(watched: RunningAttempt) -> None:
