@@ -40,6 +40,7 @@ class Supervisor:
         self._context = context
         self._grace = grace_seconds
         self._stops = StopSignals()
+        self._signals = 0
         by_name = {definition.name: definition for definition in definitions}
         self._tasks = list(by_name)
         poller = Poller(context, self._tasks, self._stops)
@@ -78,7 +79,7 @@ class Supervisor:
         for thread in self._threads:
             thread.start()
         _log.info("worker_started", slots=len(self._slots), tasks=self._tasks, **(addresses or {}))
-        while not self._stops.draining.is_set():
+        while not self._signals:
             time.sleep(_TICK_SECONDS)
         self._stops.draining.set()
         self._drain()
@@ -93,15 +94,14 @@ class Supervisor:
         return max((now - item.started for item in running if item is not None), default=0.0)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._stops.draining.is_set():
-            self._stops.now.set()
-        self._stops.draining.set()
+        # Only counted: what it interrupts may be setting an event, and then holds the event's lock.
+        self._signals += 1
 
     def _drain(self) -> None:
         """Wait for what runs, under lease, up to the grace; then stop it."""
         deadline = time.monotonic() + self._grace
         told_at = 0.0
-        while self._alive() and not self._stops.now.is_set() and time.monotonic() < deadline:
+        while self._alive() and self._signals < 2 and time.monotonic() < deadline:
             if time.monotonic() - told_at >= _TELL_SECONDS:
                 told_at = time.monotonic()
                 self._tell_what_it_waits_for(deadline - told_at)
