@@ -23,6 +23,8 @@ _PIECE = 1 << 18
 _LARGEST_FRAME = 1 << 29
 # The time limit of one message. Each end always has a thread that reads, or is about to die.
 _SEND_SECONDS = 30.0
+# How long an executor waits for an answer: no answer means no.
+ANSWER_SECONDS = 10.0
 
 
 class _Message(BaseModel):

@@ -49,6 +49,7 @@ from perago.wiring.ports import SparkAccess, open_ports
 from perago.wiring.tasks import load_tasks
 from perago.worker import kernel
 from perago.worker.channel import (
+    ANSWER_SECONDS,
     Assignment,
     Channel,
     ChannelClosedError,
@@ -69,7 +70,6 @@ from perago.worker.process_state import ProcessState, ignore_stop_signals
 # What a supervisor answers to a question of an executor.
 SupervisorReply = ProceedDecision | StateReported | SparkAddress
 
-_ANSWER_SECONDS = 10.0
 # The supervisor bounds the start of a server itself, and says so in time.
 _SPARK_SECONDS = 300.0
 _END_SECONDS = 5.0
@@ -113,7 +113,7 @@ class SupervisorLine:
 
     def ask_to_proceed(self) -> None:
         """Ask the supervisor whether this attempt may go on; no answer means no."""
-        answer = self._ask(lambda number: MayProceed(number=number), _ANSWER_SECONDS)
+        answer = self._ask(lambda number: MayProceed(number=number), ANSWER_SECONDS)
         if not isinstance(answer, ProceedDecision) or not answer.go:
             why = getattr(answer, "why", "")
             raise StaleAttemptError(f"the supervisor stopped this attempt: {why}")
@@ -128,7 +128,7 @@ class SupervisorLine:
 
     def ask_state(self) -> AttemptState:
         """Ask the supervisor for what a body wants to know of its attempt."""
-        answer = self._ask(lambda number: StateRequested(number=number), _ANSWER_SECONDS)
+        answer = self._ask(lambda number: StateRequested(number=number), ANSWER_SECONDS)
         if not isinstance(answer, StateReported):
             return AttemptState()
         return AttemptState(seconds_left=answer.seconds_left, stopped=answer.stopped)

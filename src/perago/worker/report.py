@@ -33,6 +33,8 @@ from perago.text import as_utf8, shorten, shorten_middle
 
 # A transfer of a million objects finishes several partitions a second; each post is a request.
 _SECONDS_BETWEEN_POSTS = 10.0
+# Meanwhile the executor gets no answers, and it takes none within 10 s for a no.
+_LONGEST_POST_SECONDS = 3.0
 _LEAST_SECONDS = 1.0
 # For so long a reading of the task counts as made just now: no longer than a slow answer takes.
 _FRESH_SECONDS = 0.25
@@ -215,7 +217,9 @@ class Progress:
         lines, self._lines = self._lines, []
         try:
             # One line: Conductor shows an entry of its log as one.
-            self._post(shorten_middle(as_utf8(sendable("; ".join(lines))), _LONGEST))
+            text = shorten_middle(as_utf8(sendable("; ".join(lines))), _LONGEST)
+            with deadline(_LONGEST_POST_SECONDS):
+                self._post(text)
         except BackendError as error:
             _log.warning("progress_not_posted", reason=str(error))
         self._posted_at = self._clock()

@@ -144,7 +144,7 @@ def test_a_body_that_asks_for_its_state_gets_the_supervisor_s_answer(pair: Pair)
 def test_a_late_answer_is_not_taken_for_the_next_one(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(executor, "ANSWER_SECONDS", 0.1)
     line = executor.SupervisorLine(pair.executor, on_end=nothing)
     with pytest.raises(StaleAttemptError):
         line.ask_to_proceed()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from perago.errors import BackendUnavailableError
+from perago.http_client import seconds_left
 from perago.masking import remember_secret
 from perago.protocol.events import PhaseEvent
 from perago.protocol.outcome import Completed
+from perago.worker.channel import ANSWER_SECONDS
 from perago.worker.report import Progress, task_log
 
 
@@ -63,6 +65,15 @@ def test_a_conductor_that_does_not_answer_stops_nothing() -> None:
     progress = Progress(refuse)
     progress.note(partition(1))
     progress.flush()
+
+
+def test_a_conductor_that_is_silent_does_not_keep_the_supervisor_from_answering() -> None:
+    """The thread that posts is the one that answers an executor, whose questions do not wait."""
+    left: list[float] = []
+    progress = Progress(lambda _: left.append(seconds_left()))
+    progress.note(partition(1))
+    progress.flush()
+    assert left[0] < ANSWER_SECONDS / 2
 
 
 def test_the_last_entry_has_the_phases_alone() -> None:
