@@ -59,11 +59,12 @@ class WorkerMetrics:
 
     def __init__(self, tasks: Iterable[str] = ()) -> None:
         self.registry = CollectorRegistry()
-        # When a slot was last seen to become idle after all were busy.
-        self._idle_since = time.time()
+        # When a slot was last seen to become idle after all were busy. Silence is counted on the
+        # monotonic clock: the machine's date may be set back or forward.
+        self._idle_since = time.monotonic()
         # What is asked for with each attempt: to read it from the registry collects all metrics.
         self._slot_count = self._busy_count = 0
-        self._polled_at = 0.0
+        self._polled_at: float | None = None
         self._attempts = self._counter("attempts", "Attempts that ended.", "task", "outcome")
         self._phases = self._histogram(
             "phase_seconds", "Time per phase of an attempt.", _PHASE_BUCKETS, "task", "phase"
@@ -192,8 +193,8 @@ class WorkerMetrics:
 
     def poll_succeeded(self) -> None:
         """Conductor answered a poll."""
-        self._polled_at = time.time()
-        self._last_poll.set(self._polled_at)
+        self._polled_at = time.monotonic()
+        self._last_poll.set(time.time())
 
     def lease_lost(self, task: str) -> None:
         """Conductor was seen to have taken a running attempt away."""
@@ -215,26 +216,26 @@ class WorkerMetrics:
         """How many attempts can run at once."""
         self._slot_count = count
         self._slots.set(count)
-        self._idle_since = time.time()
+        self._idle_since = time.monotonic()
 
     def set_busy_slots(self, count: int) -> None:
         """How many attempts run now."""
         if self._busy_count >= self._slot_count > count:
-            self._idle_since = time.time()
+            self._idle_since = time.monotonic()
         self._busy_count = count
         self._busy.set(count)
 
     @property
     def has_polled(self) -> bool:
         """Whether Conductor has ever answered a poll."""
-        return self._polled_at > 0
+        return self._polled_at is not None
 
     def unanswered_seconds(self) -> float:
         """For how long no poll was answered while a slot was idle; 0 while all slots are busy."""
         if self._busy_count >= self._slot_count:
             return 0.0
-        since = max(self._polled_at, self._idle_since)
-        return max(0.0, time.time() - since)
+        polled_at = self._idle_since if self._polled_at is None else self._polled_at
+        return time.monotonic() - max(polled_at, self._idle_since)
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""

@@ -28,8 +28,9 @@ def readiness(metrics: WorkerMetrics, root: Path, **options: float) -> Readiness
 def later(metrics: WorkerMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of an hour after the last poll of ``metrics``."""
     assert metrics.has_polled
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 900)
+    now, date = time.monotonic(), time.time()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 900)
+    monkeypatch.setattr(time, "time", lambda: date + 900)
 
 
 def test_a_worker_whose_polls_are_answered_is_ready(metrics: WorkerMetrics, tmp_path: Path) -> None:
@@ -56,6 +57,26 @@ def test_it_is_not_ready_when_no_poll_was_answered_for_long(
         "Conductor has not answered a poll for 900 s"
     ]
     metrics.poll_succeeded()
+    assert readiness(metrics, tmp_path).problems() == []
+
+
+@pytest.mark.usefixtures("later")
+def test_a_clock_that_is_set_back_hides_no_silence(
+    metrics: WorkerMetrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine may start with a wrong date, which is corrected once its network is up."""
+    date = time.time()
+    monkeypatch.setattr(time, "time", lambda: date - 86_400)
+    assert readiness(metrics, tmp_path).problems() == [
+        "Conductor has not answered a poll for 900 s"
+    ]
+
+
+def test_a_clock_that_is_set_forward_is_no_silence(
+    metrics: WorkerMetrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    date = time.time()
+    monkeypatch.setattr(time, "time", lambda: date + 86_400)
     assert readiness(metrics, tmp_path).problems() == []
 
 
