@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from perago.errors import INFRASTRUCTURE, Disposition, MachineError, PeragoError, ResultError
+from perago.masking import mask_secrets
 from perago.protocol.job import Ports
 from perago.protocol.json_value import encode_json
 from perago.text import as_utf8, shorten, shorten_middle
@@ -135,9 +136,12 @@ def checked_output(ports: Ports, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(value: object) -> str:
-    """The text of an exception or another value, also where its own ``__str__`` fails."""
+    """The text of an exception or another value, also where its own ``__str__`` fails.
+
+    Its secrets are masked here, before the text is cut: half a secret would not be found any more.
+    """
     try:
-        return as_utf8(str(value))
+        return mask_secrets(as_utf8(str(value)))
     except BaseException as error:  # noqa: BLE001  an author's __str__ may raise anything
         return f"<its text cannot be read: __str__ raised {type(error).__name__}>"
 
@@ -145,7 +149,8 @@ def describe(value: object) -> str:
 def _trace(error: BaseException) -> str:
     try:
         frames = _authors_frames(error.__traceback__)
-        return as_utf8("".join(traceback.format_exception(type(error), error, frames)))
+        trace = "".join(traceback.format_exception(type(error), error, frames))
+        return mask_secrets(as_utf8(trace))
     except BaseException as problem:  # noqa: BLE001  an author's __repr__ may raise anything
         return f"<the traceback cannot be written: {type(problem).__name__}>"
 

@@ -14,6 +14,7 @@ from collections import deque
 
 import structlog
 
+from perago.masking import mask_secrets
 from perago.text import as_utf8
 
 _PIECE = 1 << 16
@@ -89,16 +90,28 @@ class TaskOutput:
         *lines, self._partial = (self._partial + piece).split(b"\n")
         for line in lines:
             self._take(line)
-        while len(self._partial) > _LONGEST_LINE:
-            self._take(self._partial[:_LONGEST_LINE])
-            self._partial = self._partial[_LONGEST_LINE:]
+        if len(self._partial) > 2 * _LONGEST_LINE:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Take what is there of a line without an end, and leave enough to know a secret by."""
+        text = mask_secrets(self._partial.decode(errors="surrogateescape"))
+        while len(text) > 2 * _LONGEST_LINE:
+            self._take(text[:_LONGEST_LINE].encode(errors="surrogateescape"))
+            text = text[_LONGEST_LINE:]
+        self._partial = text.encode(errors="surrogateescape")
 
     def _end_line(self) -> None:
         line, self._partial = self._partial, b""
         self._take(line)
 
     def _take(self, line: bytes) -> None:
-        text = line[:_LONGEST_LINE].decode(errors="replace").rstrip("\r")
+        # Masked before it is cut: half a secret would not be found any more.
+        text = mask_secrets(line.decode(errors="replace").rstrip("\r"))
+        for start in range(0, len(text), _LONGEST_LINE):
+            self._tell(text[start : start + _LONGEST_LINE])
+
+    def _tell(self, text: str) -> None:
         if not text.strip():
             return
         self._kept.add(text)

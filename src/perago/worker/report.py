@@ -22,7 +22,7 @@ from perago.errors import (
     StaleAttemptError,
 )
 from perago.http_client import deadline
-from perago.masking import sendable
+from perago.masking import mask_secrets, sendable
 from perago.protocol.events import WARNINGS, PhaseEvent, describe_progress
 from perago.protocol.fences import assert_current_attempt_snapshot
 from perago.protocol.identity import Claim
@@ -98,7 +98,8 @@ def report(
     except NotFoundError:
         return Reported.GONE
     except (BackendRefusedError, BackendDeniedError) as error:
-        _log.error("result_refused", reason=str(error), outcome=shorten(repr(outcome), _LONGEST))
+        told = shorten(mask_secrets(repr(outcome)), _LONGEST)
+        _log.error("result_refused", reason=str(error), outcome=told)
         left = max(ends - time.monotonic(), _LEAST_SECONDS)
         return _post_refusal(conductor, claim, error, seconds=left)
 
@@ -242,4 +243,5 @@ def task_log(events: Sequence[PhaseEvent], outcome: Outcome, output: str = "") -
     if isinstance(outcome, Failed):
         entries.append(f"{outcome.reason}\nTry: {outcome.hint}" if outcome.hint else outcome.reason)
         entries.append(outcome.trace)
-    return [shorten_middle(as_utf8(entry), _LONGEST) for entry in entries if entry]
+    # Before it is cut, also in `Progress`: half a secret would not be found any more.
+    return [shorten_middle(sendable(as_utf8(entry)), _LONGEST) for entry in entries if entry]
