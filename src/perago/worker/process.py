@@ -37,39 +37,34 @@ class ExecutorProcess:
     """Starts an executor below a warden, and ends both with everything that bodies started."""
 
     def __init__(self, targets: Sequence[str], *, moves_on_spark: bool = False) -> None:
-        ours, theirs = socket.socketpair()
-        life, self._life = os.pipe()
-        output, theirs_output = os.pipe()
-        log = os.dup(2)
-        engine = "spark" if moves_on_spark else "alone"
         self._group = cgroups.make()
-        try:
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            # Last of all: a warden that has started ends with its line, and all below it.
+            ours.callback(self._end_group)
+            line, their_line = socket.socketpair()
+            ours.callback(line.close)
+            theirs.callback(their_line.close)
+            life, self._life = _pipe(theirs, ours)
+            output, their_output = _pipe(ours, theirs)
+            log = os.dup(2)
+            theirs.callback(os.close, log)
+            given = [their_line.fileno(), life, log]
+            engine = "spark" if moves_on_spark else "alone"
             self._warden = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "perago.worker.warden"),
-                    *(str(theirs.fileno()), str(life), str(log)),
+                    *(sys.executable, "-m", "perago.worker.warden", *map(str, given)),
                     *(str(self._group or ""), engine, *targets),
                 ],
-                pass_fds=[theirs.fileno(), life, log],
+                pass_fds=given,
                 stdin=subprocess.DEVNULL,
                 env=environment_with_secrets(),
-                stdout=theirs_output,
-                stderr=theirs_output,
+                stdout=their_output,
+                stderr=their_output,
                 start_new_session=True,
             )
-            self.channel = Channel(ours)
+            self.channel = Channel(line)
             self.output = TaskOutput(output)
-        except BaseException:
-            # A warden that has started ends with its line, and all below it.
-            for descriptor in (self._life, output):
-                os.close(descriptor)
-            ours.close()
-            self._end_group()
-            raise
-        finally:
-            theirs.close()
-            for descriptor in (life, theirs_output, log):
-                os.close(descriptor)
+            ours.pop_all()  # they stay open as long as the executor
         # Of the executor itself, once it has said so.
         self.pid = self._warden.pid
         self._deadline = time.monotonic() + _START_SECONDS
@@ -122,6 +117,14 @@ class ExecutorProcess:
         """End what a warden that was itself killed has left."""
         if self._group is not None and not cgroups.end(self._group):
             _log.warning("processes_remain", group=str(self._group))
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """Open a pipe whose ends are closed with a stack each."""
+    reading, writing = os.pipe()
+    reader.callback(os.close, reading)
+    writer.callback(os.close, writing)
+    return reading, writing
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +189,25 @@ def test_an_executor_whose_output_cannot_be_read_leaves_no_process(
         process.ExecutorProcess(["tasks"])
     [warden] = started
     assert warden.wait(20) is not None
+
+
+@pytest.mark.parametrize("call", ["socketpair", "pipe", "dup"])
+def test_an_executor_that_cannot_be_started_leaves_no_open_file(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is out of open files would else never have any again."""
+    open_files = Path("/proc/self/fd")
+    calls: list[str] = []
+    real = os.pipe
+
+    def fail(*_: Any) -> Any:
+        calls.append(call)
+        if call == "pipe" and len(calls) == 1:
+            return real()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket if call == "socketpair" else os, call, fail)
+    before = set(open_files.iterdir())
+    with pytest.raises(OSError, match="open files"):
+        process.ExecutorProcess(["tasks"])
+    assert set(open_files.iterdir()) == before
