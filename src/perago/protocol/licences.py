@@ -87,8 +87,6 @@ class Licences:
         left a tag, which therefore counts like a licence that was withdrawn just now.
         """
         task = self._execution.attempt.logical
-        if any(is_withdrawn_tag_of(task, tag) for tag in self._tags(repository)):
-            self._withdrawn_at = self._clock.monotonic()
         for branch in self._lake.list_branches(repository, task.staging_prefix):
             name = parse_staging_name(branch.name)
             if name is None or not name.is_licence_of(task):
@@ -98,6 +96,10 @@ class Licences:
             self._withdraw(repository, branch)
             if self._end_spark_session is not None:
                 self._end_spark_session(name.execution_id)
+        # After the branches: a licence that another process withdraws meanwhile, tag first, is
+        # among the branches or has its tag by now.
+        if any(is_withdrawn_tag_of(task, tag) for tag in self._tags(repository)):
+            self._withdrawn_at = self._clock.monotonic()
 
     def withdraw_own(self, licence: Licence, commit: str) -> None:
         """Withdraw this execution's licence: none of its requests can land any more afterwards.

@@ -20,7 +20,7 @@ from perago.errors import (
 )
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.protocol.identity import Execution
-from perago.protocol.licences import is_withdrawn_tag_of
+from perago.protocol.licences import is_withdrawn_tag_of, withdrawn_tag
 from perago.protocol.ports import Delivery
 from perago.testing import (
     fails,
@@ -178,6 +178,28 @@ def test_a_merge_that_is_landing_is_waited_for_though_its_dead_owner_withdrew_it
     assert world.staging_branches == []
     world.clock.advance(60)
     world.conductor.decide(delivery.claim.attempt.workflow_instance_id)
+    output = completed(world.run(world.job(nothing), world.claim()))
+    world.clock.advance(120)
+    assert output["workspace"]["ref"] == world.head.id == world.ref
+
+
+def test_a_licence_that_its_owner_withdraws_meanwhile_is_waited_for_too(
+    world: InMemoryWorld,
+) -> None:
+    """Between the two listings: one before the withdrawal, and one after it."""
+    delivery = world.deliver()
+    die_at_merge(world, delivery, lands_late_resolved(world.clock, 62))
+    repository = world.lake.repository(REPOSITORY)
+
+    def withdraw_own() -> None:
+        for name in world.staging_branches:
+            commit = repository.branches[name].head
+            fingerprint = delivery.claim.attempt.logical.fingerprint
+            repository.tags[withdrawn_tag(world.clock.today(), commit, fingerprint)] = commit
+            repository.branches.pop(name)
+
+    for listing in ("lake.list_branches", "lake.list_tags"):
+        world.faults.inject(listing, followed_by(withdraw_own))
     output = completed(world.run(world.job(nothing), world.claim()))
     world.clock.advance(120)
     assert output["workspace"]["ref"] == world.head.id == world.ref
