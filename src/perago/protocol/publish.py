@@ -258,6 +258,8 @@ class Publisher:
             ) from error
         deadline = self.clock.monotonic() + self.landing_seconds
         while True:
+            # Before the reading: an answer may be on its way for longer than the rest of the time.
+            is_over = self.clock.monotonic() >= deadline
             try:
                 head = self.lake.get_head(space.repository, space.branch)
             except BackendError:
@@ -265,7 +267,7 @@ class Publisher:
             if head is not None and landed(head):
                 self.phases.report("resolved_as_landed", head=head.id)
                 return head.id
-            if self.clock.monotonic() >= deadline:
+            if is_over:
                 raise self._not_landed(lost, head, before) from lost
             self.clock.sleep(_READ_AGAIN_SECONDS)
 

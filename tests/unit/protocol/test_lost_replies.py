@@ -111,6 +111,18 @@ def test_a_merge_that_lands_while_the_state_is_read_is_found(world: InMemoryWorl
     assert world.staging_branches == []
 
 
+def test_a_merge_that_lands_while_the_last_reading_is_answered_is_found(
+    world: InMemoryWorld,
+) -> None:
+    """LakeFS reads HEAD before the merge lands, and its answer comes when the time is over."""
+    world.faults.inject("lake.merge", lands_late_resolved(world.clock, 4.8))
+    slow = followed_by(lambda: world.clock.advance(1.0))
+    world.faults.inject("lake.get_head", slow, skip=2 + 9)
+    output = completed(world.run(world.job(NEW)))
+    assert output["workspace"]["ref"] == world.head.id != world.ref
+    assert world.faults.pending == []
+
+
 def test_a_merge_that_never_landed_is_known_not_to_have(world: InMemoryWorld) -> None:
     world.faults.inject("lake.merge", request_lost)
     failed(world.run(world.job(NEW)), NotPublishedError)
