@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -33,7 +34,7 @@ def take(cache: ObjectCache, remote: RemoteObject, repository: str = "repo") -> 
     found = cache.find(repository, remote)
     if found is None:
         return None
-    with tempfile.TemporaryFile() as file:
+    with closing(found), tempfile.TemporaryFile() as file:
         is_copied = found.copy_to(file.fileno())
         assert os.fstat(file.fileno()).st_size == (remote.size if is_copied else 0)
         file.seek(0)

@@ -203,6 +203,8 @@ class ObjectCache:
         try:
             text = os.read(descriptor, BLOCK).decode("ascii", "replace")
             mark_used(descriptor, os.fstat(descriptor))
+        except OSError:
+            return None
         finally:
             os.close(descriptor)
         digest, _, seal = text.partition(" ")
@@ -325,8 +327,11 @@ class CachedObject:
     size: int
     digest: str
 
+    def close(self) -> None:
+        os.close(self.descriptor)
+
     def copy_to(self, target: int) -> bool:
-        """Copy the content to an empty file, and close the entry.
+        """Copy the content to an empty file.
 
         Returns False if the content does not have the entry's digest. Then the entry is removed,
         and the file is empty again. Raises ``OSError`` if the file cannot be written.
@@ -335,8 +340,6 @@ class CachedObject:
             is_copied = self._copy(target)
         except _DamagedError:
             is_copied = False
-        finally:
-            os.close(self.descriptor)
         if not is_copied:
             _log.warning("an entry of the object cache was damaged: %s", show_path(self.path))
             unlinked(self.path)

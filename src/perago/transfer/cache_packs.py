@@ -190,6 +190,9 @@ class PackedObject:
     size: int
     offset: int
 
+    def close(self) -> None:
+        """The pack stays open for the other contents in it, until the end of the batch."""
+
     def copy_to(self, target: int) -> bool:
         """Copy the content to an empty file.
 
@@ -228,7 +231,7 @@ class _Index:
     def find(self, key: str, size: int) -> tuple[str, int] | None:
         """Return the pack and the offset of a content."""
         wanted, place = self._place(key, size)
-        bucket = os.pread(self._file.descriptor, _BUCKET, place)
+        bucket = self._bucket(place)
         at = _position(bucket, wanted)
         if at is None:
             return None
@@ -247,12 +250,16 @@ class _Index:
             self._write(*self._place(key, size), b"")
 
     def _write(self, key: bytes, place: int, record: bytes) -> None:
-        bucket = os.pread(self._file.descriptor, _BUCKET, place)
+        bucket = self._bucket(place)
         at = _position(bucket, key)
         if at is not None:
             bucket = bucket[:at] + bucket[at + _RECORD.size :]
         bucket = (record + bucket).ljust(_BUCKET, b"\0")
         os.pwrite(self._file.descriptor, bucket[:_BUCKET], place)
+
+    def _bucket(self, place: int) -> bytes:
+        # Zeros in place of what another program cut off.
+        return os.pread(self._file.descriptor, _BUCKET, place).ljust(_BUCKET, b"\0")
 
     def _place(self, key: str, size: int) -> tuple[bytes, int]:
         """Return how a record of a content begins, and where its bucket is."""

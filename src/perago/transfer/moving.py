@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -125,7 +125,7 @@ class _Download:
         return is_taken
 
     def _copy(self, found: CacheEntry, path: str) -> bool:
-        with self._new_file(path) as file:
+        with closing(found), self._new_file(path) as file:
             if not found.copy_to(file.descriptor):
                 os.unlink(file.path)  # noqa: PTH108
                 return False

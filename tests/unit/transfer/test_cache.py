@@ -13,6 +13,7 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -64,7 +65,7 @@ def file_of(cache: ObjectCache, content: bytes) -> Path:
     if isinstance(found, PackedObject):
         return cache.folder / PACKS / found.pack.name[:2] / found.pack.name
     assert isinstance(found, CachedObject)
-    os.close(found.descriptor)
+    found.close()
     return Path(found.path)
 
 
@@ -355,6 +356,16 @@ def test_a_damaged_index_leads_to_nothing_wrong(
         assert recorded.keys == ["empty"]
 
 
+def test_an_index_that_is_cut_within_a_record_fails_no_download(cache: ObjectCache) -> None:
+    remote = put(cache, SMALL)
+    assert take(cache, remote) == SMALL
+    index = cache.folder / "index"
+    begin = next(at for at, byte in enumerate(index.read_bytes()) if byte)
+    # The process has it open already.
+    os.truncate(index, begin + 25)
+    assert take(cache, remote) is None
+
+
 @pytest.mark.parametrize("number", [1, 7], ids=["small", "large"])
 def test_a_writer_that_is_killed_leaves_nothing_that_is_taken(
     recorded: RecordedLake, cache: ObjectCache, number: int
@@ -422,7 +433,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_stays_readable(cache: ObjectC
     for entry, content in zip(found, (SMALL, LARGE), strict=True):
         assert entry is not None
         target = cache.folder / "copy"
-        with target.open("w+b") as file:
+        with closing(entry), target.open("w+b") as file:
             assert entry.copy_to(file.fileno())
         assert target.read_bytes() == content
     cache.end_batch()
@@ -463,6 +474,26 @@ def test_a_workspace_without_room_is_the_attempts_failure_and_keeps_file_of(
         take(cache, remote)
     monkeypatch.undo()
     assert take(cache, remote) == LARGE
+
+
+def test_an_entry_is_closed_where_no_file_can_be_made_for_it(
+    recorded: RecordedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where files run out, each that stays open takes one from the attempts that follow."""
+    recorded.fetch("first")
+    cached_file = file_of(recorded.cache, LARGE)
+    create = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if str(path) == str(tmp_path / "second" / "large"):
+            raise OSError(errno.EMFILE, "too many open files")
+        return create(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="too many"):
+        recorded.fetch("second")
+    links = {os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()}
+    assert str(cached_file) not in links
 
 
 def test_what_was_not_used_for_the_longest_time_goes_first(tmp_path: Path) -> None:
@@ -576,6 +607,17 @@ def test_a_damaged_alias_leads_nowhere(cache: ObjectCache) -> None:
     alias.write_text(remote_of(other).checksum + alias.read_text()[32:])
     assert take(cache, here) is None
     assert not alias.exists()
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, Path.unlink])
+def test_an_alias_that_cannot_be_read_fails_no_download(
+    cache: ObjectCache, damage: Callable[[Path], None]
+) -> None:
+    here = RemoteObject("key", len(LARGE), checksum="token", address="s3://bucket/data/1")
+    cache.add_read(REPOSITORY, here, remote_of(LARGE).checksum, memoryview(LARGE))
+    (alias,) = (path for path in (cache.folder / "aliases").rglob("*") if path.is_file())
+    damage(alias)
+    assert take(cache, here) is None
 
 
 def listed(recorded: RecordedLake, monkeypatch: pytest.MonkeyPatch, checksum: str) -> None:
