@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ SERVER = http_errors.ServerDescription(
     address="LAKECTL_SERVER_ENDPOINT_URL",
     credentials="LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
 )
+_LOCAL = re.compile(r"[^:\n]* \(os error (\d{1,4})\)")
 _STATUS = re.compile(r"status code: (\d{3})\b")
 # Every refusal of the S3 gateway and of an object store has a code. One without it is of another
 # web server.
@@ -47,9 +49,11 @@ def translated(what: str, *, changes: bool = False) -> Iterator[None]:
         raise _from_store(what, error, changes=changes) from None
     except OSError as error:
         # obstore raises FileNotFoundError for a missing object, without a number; an error with a
-        # number is of a local file.
+        # number is of a local file. One that obstore could not open has it in the text.
         if error.errno is not None:
             raise
+        if local := _LOCAL.fullmatch(str(error)):
+            raise OSError(int(local[1]), os.strerror(int(local[1]))) from None
         raise _from_store(what, error, changes=changes, status=404) from None
     except Exception as error:  # noqa: BLE001  whatever an answer makes the code raise
         raise http_errors.from_unreadable(SERVER, what, error, changes=changes) from None

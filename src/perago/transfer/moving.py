@@ -16,12 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from perago.errors import BackendUnavailableError, ProjectionError
-from perago.text import quote_path, show_path
+from perago.errors import BackendUnavailableError
+from perago.text import quote_path
 from perago.transfer.cache import CacheEntry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
-from perago.transfer.scan import FetchedFile, StatRecord, hash_file, write_all
+from perago.transfer.scan import (
+    FetchedFile,
+    StatRecord,
+    changed_meanwhile,
+    hash_file,
+    reading,
+    write_all,
+)
 
 _DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
@@ -227,7 +234,8 @@ def hash_partition(folder: Path, paths: Sequence[str]) -> dict[str, str]:
     digests: dict[str, str] = {}
 
     def one(path: str) -> None:
-        digests[path] = hash_file(folder / path)
+        with reading(path):
+            digests[path] = hash_file(folder / path)
 
     run_over(paths, one, min(_HASHING_THREADS, len(paths)))
     return digests
@@ -269,30 +277,24 @@ def upload_partition(
 def _upload_one(
     store: ObjectStore, repository: str, branch: str, upload: Upload, source: Path
 ) -> str:
-    _assert_as_scanned(source, upload)
-    digest = store.write(
-        repository,
-        branch,
-        upload.key,
-        source,
-        content_type=upload.content_type,
-        metadata=upload.metadata,
-    )
-    _assert_as_scanned(source, upload)
+    with reading(upload.path):
+        _assert_as_scanned(source, upload)
+        digest = store.write(
+            repository,
+            branch,
+            upload.key,
+            source,
+            content_type=upload.content_type,
+            metadata=upload.metadata,
+        )
+        _assert_as_scanned(source, upload)
     return digest
 
 
 def _assert_as_scanned(source: Path, upload: Upload) -> None:
     """Refuse a file that a process of the body still writes: it could be published half-written."""
-    try:
-        now = StatRecord.of(source.lstat())
-    except FileNotFoundError:
-        now = None
-    if now != upload.record:
-        raise ProjectionError(
-            f"a file changed while it was being published: {show_path(upload.path)}",
-            hint="The body must wait for every process and thread it starts.",
-        )
+    if StatRecord.of(source.lstat()) != upload.record:
+        raise changed_meanwhile(upload.path)
 
 
 def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:

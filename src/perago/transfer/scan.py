@@ -18,6 +18,8 @@ from perago.transfer.subtrees import WHOLE, Subtree
 _HASH_PIECE = 1 << 20
 _FINE_CLOCK_NS = 100_000_000
 _COARSE_CLOCK_NS = 2_000_000_000
+# What was scanned is gone, or something else is in its place.
+_REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def refuse_special(specials: Iterable[tuple[str, str]]) -> None:
 
 def level(folder: Path, start: str) -> Iterator[str]:
     """List the paths directly in a folder, those of folders with a slash at the end."""
-    with os.scandir(_inside(folder, start)) as entries:
+    with reading(start[:-1] or "."), os.scandir(_inside(folder, start)) as entries:
         for entry in entries:
             slash = "/" if entry.is_dir(follow_symlinks=False) else ""
             yield f"{start}{entry.name}{slash}"
@@ -135,7 +137,7 @@ def _walk(folder: Path, subtree: Subtree) -> Iterator[tuple[str, os.stat_result]
 def _open_folder(folder: Path, start: str) -> Iterator[Iterator[os.DirEntry[str]]]:
     """Open a folder of a tree; what is too deep to be named by a path cannot be an object."""
     try:
-        with os.scandir(_inside(folder, start)) as entries:
+        with reading(start[:-1] or "."), os.scandir(_inside(folder, start)) as entries:
             yield entries
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
@@ -143,6 +145,30 @@ def _open_folder(folder: Path, start: str) -> Iterator[Iterator[os.DirEntry[str]
         raise ProjectionError(
             f"a folder is nested too deep to be published: {show_path(start)}"
         ) from None
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Say which file or folder is gone or cannot be read; other errors are the machine's."""
+    try:
+        yield
+    except PermissionError:
+        raise ProjectionError(
+            f"a file or folder cannot be read: {show_path(path)}",
+            hint="The body must leave what it writes readable for the worker's user.",
+        ) from None
+    except OSError as error:
+        if error.errno not in _REPLACED:
+            raise
+        raise changed_meanwhile(path) from None
+
+
+def changed_meanwhile(path: str) -> ProjectionError:
+    """Build the error for what a process of the body still writes: it could be half-written."""
+    return ProjectionError(
+        f"a file changed while it was being published: {show_path(path)}",
+        hint="The body must wait for every process and thread it starts.",
+    )
 
 
 def _inside(folder: Path, start: str) -> str:

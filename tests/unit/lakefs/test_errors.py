@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,22 @@ def test_the_dump_of_internals_that_the_object_store_adds_is_left_out() -> None:
 def test_a_local_file_that_is_missing_is_no_answer_of_lakefs(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), translated("write"):
         (tmp_path / "missing").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("Permission denied (os error 13)", errno.EACCES),
+        ("No such file or directory (os error 2)", errno.ENOENT),
+        ("Too many open files (os error 24)", errno.EMFILE),
+    ],
+)
+def test_nor_is_one_that_obstore_cannot_open(text: str, number: int) -> None:
+    """It tells the number in the text only."""
+    expected = pytest.raises(OSError, match=os.strerror(number))
+    with expected as caught, translated("write", changes=True):
+        raise OSError(text)
+    assert caught.value.errno == number
 
 
 def test_a_long_answer_is_shortened() -> None:

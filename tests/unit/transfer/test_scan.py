@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perago.errors import ProjectionError
-from perago.transfer.plan import suspects
+from perago.testing.lake import InMemoryLake
+from perago.transfer.moving import hash_partition, upload_partition
+from perago.transfer.plan import Upload, suspects
 from perago.transfer.scan import (
     FetchedFile,
     LocalTree,
@@ -198,3 +202,69 @@ def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followe
     (tmp_path / "link").symlink_to("/etc/hostname")
     with pytest.raises(OSError, match="symbolic link"):
         hash_file(tmp_path / "link")
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError) -> None:
+    """Let a file or folder be one that this user cannot read, or that is gone: root reads all."""
+    for module, call in ((os, "open"), (os, "scandir")):
+        real = getattr(module, call)
+
+        def checked(path: Any, *rest: Any, real: Any = real, **options: Any) -> Any:
+            if str(path).endswith(f"/{name}"):
+                raise error
+            return real(path, *rest, **options)
+
+        monkeypatch.setattr(module, call, checked)
+
+
+DENIED = PermissionError(errno.EACCES, "Permission denied")
+GONE = FileNotFoundError(errno.ENOENT, "No such file or directory")
+LINKED = OSError(errno.ELOOP, "Too many levels of symbolic links")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (DENIED, r"cannot be read: in/one"),
+        (GONE, r"changed while it was being published: in/one"),
+        (LINKED, r"changed while it was being published: in/one"),
+    ],
+    ids=["denied", "gone", "linked"],
+)
+def test_a_file_that_the_body_left_unreadable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, text: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one").touch()
+    refuse(monkeypatch, "one", error)
+    with pytest.raises(ProjectionError, match=text):
+        hash_partition(tmp_path, ["in/one"])
+    lake = InMemoryLake()
+    upload = Upload("in/one", "key", StatRecord.of((tmp_path / "in" / "one").lstat()))
+    monkeypatch.setattr(lake.objects, "write", lambda *_, **__: os.open(tmp_path / "in/one", 0))
+    with pytest.raises(ProjectionError, match=text):
+        upload_partition(lake.objects, "repo", "main", [upload], tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(DENIED, "cannot be read: in$"), (GONE, "changed while it was being published: in$")],
+    ids=["denied", "gone"],
+)
+def test_a_folder_that_the_body_left_unreadable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, text: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    refuse(monkeypatch, "in", error)
+    with pytest.raises(ProjectionError, match=text):
+        scan(tmp_path)
+
+
+def test_a_file_that_is_removed_while_its_folder_is_scanned_is_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    entries = scanned(tmp_path)
+    left = {"one", "two"} - {next(entries).path}
+    (tmp_path / left.pop()).unlink()
+    with pytest.raises(ProjectionError, match="changed while it was being published"):
+        list(entries)
