@@ -49,7 +49,7 @@ class StagedTables:
     def loose_files(self, path: str) -> list[str]:
         start = self._start(path)
         names = (key[len(start) :] for key in self._files_in(start))
-        return [f"{path}/{name}" for name in names]
+        return [f"{listing_prefix(path)}{name}" for name in names]
 
     @contextmanager
     def replacing_partitions(self, path: str) -> Iterator[None]:
@@ -63,7 +63,7 @@ class StagedTables:
     @contextmanager
     def _noted(self, path: str, effect: Effect) -> Iterator[None]:
         """A step of a write that is no command of Spark fails the write, too."""
-        uri = f"{self.output_uri}/{path}"
+        uri = f"{self.output_uri}/{path}".rstrip("/")
         try:
             yield
         except BaseException:
@@ -98,4 +98,5 @@ class StagedTables:
         }
 
     def _start(self, path: str) -> str:
-        return f"{listing_prefix(self.prefix)}{path}/"
+        """Return how the keys of a table begin; ``""`` is the whole workspace."""
+        return f"{listing_prefix(self.prefix)}{listing_prefix(path)}"

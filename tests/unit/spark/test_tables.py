@@ -57,6 +57,27 @@ def test_what_the_same_attempt_wrote_before_is_replaced_too() -> None:
     assert table.names() == ["day=1/second", "day=2/first"]
 
 
+@pytest.mark.parametrize("prefix", ["data", ""])
+def test_a_workspace_that_is_one_table_is_replaced_by_partitions_too(prefix: str) -> None:
+    start = f"{prefix}/" if prefix else ""
+    lake = InMemoryLake()
+    lake.create_repository("repo")
+    files = {f"{start}{name}": b"old" for name in ("empty", "day=1/a", "day=2/a")}
+    lake.create_branch(STAGING, lake.write_and_commit("repo", "main", files, None).id)
+    ledger = WriteLedger()
+    out = f"s3a://repo/staging/{prefix}".rstrip("/")
+    tables = StagedTables(lake.objects, STAGING, prefix, out, ledger)
+    assert tables.has_files("")
+    assert tables.loose_files("") == ["empty"]
+    with tables.replacing_partitions(""):
+        lake.objects.put("repo", "staging", f"{start}day=1/n", StoredObject(b"new"))
+    assert sorted(lake.contents("repo", "staging")) == [f"{start}day=1/n", f"{start}day=2/a"]
+    lake.faults.inject("objects.list", fails(BackendUnavailableError("down")))
+    with pytest.raises(BackendUnavailableError):
+        tables.has_files("")
+    assert ledger.open() == [out]
+
+
 def test_the_file_of_an_empty_table_goes_with_the_first_partition() -> None:
     table = Table("empty")
     table.replace()
