@@ -39,6 +39,8 @@ class StagedTables:
     _locks: defaultdict[str, threading.Lock] = field(
         default_factory=lambda: defaultdict(threading.Lock), repr=False
     )
+    # Of each table whose older files could not be deleted: what was written before that.
+    _unfinished: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def has_files(self, path: str) -> bool:
         start = self._start(path)
@@ -58,7 +60,9 @@ class StagedTables:
             before = self._written(path)
             yield
             with self._noted(path, Effect.REPLACES_PARTITIONS):
-                self._delete_older(path, self._written(path) - before)
+                self._unfinished.setdefault(path, before)
+                self._delete_older(path, self._new_files(path, before))
+                del self._unfinished[path]
 
     @contextmanager
     def _noted(self, path: str, effect: Effect) -> Iterator[None]:
@@ -71,8 +75,19 @@ class StagedTables:
             raise
         self.ledger.succeeded(uri, effect)
 
+    def _new_files(self, path: str, before: set[str]) -> set[str]:
+        """Return the files to keep: of this write, and of earlier ones that were not finished.
+
+        Those may have touched other partitions, where older files still lie beside the new ones.
+        """
+        written = self._written(path)
+        latest = written - before
+        folders = set(map(_folder, latest))
+        earlier = written - self._unfinished[path] - latest
+        return latest | {key for key in earlier if _folder(key) not in folders}
+
     def _delete_older(self, path: str, new: set[str]) -> None:
-        folders = {key[: key.rindex("/") + 1] for key in new}
+        folders = set(map(_folder, new))
         if folders:
             # An empty table has its schema in a file beside the partitions; these have it now.
             folders.add(self._start(path))
@@ -100,3 +115,7 @@ class StagedTables:
     def _start(self, path: str) -> str:
         """Return how the keys of a table begin; ``""`` is the whole workspace."""
         return f"{listing_prefix(self.prefix)}{listing_prefix(path)}"
+
+
+def _folder(key: str) -> str:
+    return key[: key.rfind("/") + 1]

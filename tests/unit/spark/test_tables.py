@@ -104,6 +104,23 @@ def test_a_deletion_that_fails_leaves_a_failed_write_until_it_is_repeated() -> N
     assert table.names() == ["day=1/m"]
 
 
+@pytest.mark.parametrize("call", ["objects.delete", "objects.uncommitted"])
+def test_a_write_of_other_partitions_finishes_one_that_failed(call: str) -> None:
+    table = Table("day=1/a", "day=2/a", "day=3/a")
+
+    def break_after_the_append() -> None:
+        table.put("day=1/first", "day=2/first")
+        table.lake.faults.inject(call, fails(BackendUnavailableError("down")))
+
+    with pytest.raises(BackendUnavailableError), table.tables.replacing_partitions("t"):
+        break_after_the_append()
+    table.replace("day=2/second")
+    assert table.ledger.open() == []
+    assert table.names() == ["day=1/first", "day=2/second", "day=3/a"]
+    table.replace("day=1/third")
+    assert table.names() == ["day=1/third", "day=2/second", "day=3/a"]
+
+
 def test_a_listing_after_the_write_that_fails_leaves_a_failed_write() -> None:
     table = Table("day=1/a")
     table.lake.faults.inject("objects.list", fails(BackendUnavailableError("down")))
