@@ -167,7 +167,7 @@ class CommandFilter:
     @contextmanager
     def _noted(self, effects: CommandEffects) -> Iterator[None]:
         targets = [
-            (_normal(address), item.effect)
+            (_normal(f"{address}/{item.folder}"), item.effect)
             for item in effects.written
             if (address := item.location or self._tables.get(".".join(item.name).lower()))
             and self._is_inside(address)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal
 
 from perago.spark.ledger import Effect
@@ -50,6 +50,8 @@ class Written:
     name: tuple[str, ...]
     location: str | None
     effect: Effect
+    # Of the partitions that it replaces: ``day=1/hour=2``.
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +164,24 @@ def _inserted(tokens: Sequence[_Token], at: int, *, overwrites: bool) -> Written
         path = literal[0].value if literal and literal[0].is_string else None
         return Written((), path or _location(tokens, after), Effect.REPLACES)
     at += words[:1] == ["TABLE"]
-    whole = "PARTITION" not in {token.word for token in tokens[at:]}
-    effect = Effect.REPLACES if whole else Effect.REPLACES_PARTITIONS
-    return _named(tokens, at, effect if overwrites else Effect.ADDS)
+    if not overwrites:
+        return _named(tokens, at, Effect.ADDS)
+    name = _name(tokens, at)
+    folder = _folder(tokens[at + 2 * len(name) - 1 :])
+    effect = Effect.REPLACES_PARTITIONS if folder else Effect.REPLACES
+    return Written(name, address_in(name), effect, folder)
+
+
+def _folder(tokens: Sequence[_Token]) -> str:
+    """Read the values in ``PARTITION (day = 1, hour)``; without any, all partitions are meant.
+
+    Only right after the name: a window in the query has a PARTITION as well.
+    """
+    if not tokens or tokens[0].word != "PARTITION":
+        return ""
+    spec = takewhile(lambda token: token.text != ")", tokens[2:])
+    items = "".join("\n" if token.text == "," else token.value for token in spec).split("\n")
+    return "/".join(item for item in items if "=" in item)
 
 
 def _named(tokens: Sequence[_Token], at: int, effect: Effect) -> Written:

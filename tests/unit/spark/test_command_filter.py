@@ -195,6 +195,19 @@ def test_tables_of_the_workspace_get_a_database_that_is_dropped(
     ]
 
 
+def test_a_partition_that_failed_is_made_good_by_the_same_one_or_by_all(
+    command_filter: CommandFilter, server: Server, session: SparkSession
+) -> None:
+    session.sql(f"CREATE TABLE t (id INT, d INT) USING csv LOCATION '{OUT}/t'")
+    first, second = (f"INSERT OVERWRITE t PARTITION (d = {d}) SELECT 1" for d in (1, 2))
+    for good in (first, "INSERT OVERWRITE TABLE t SELECT 1, 1"):
+        fail(server, lambda it: it.sql(first), session)
+        session.sql(second)
+        assert command_filter.failed_paths() == ["t/d=1"]
+        session.sql(good)
+        assert command_filter.failed_paths() == []
+
+
 def test_sparks_dynamic_partition_overwrite_gets_an_error_with_the_way_out(
     command_filter: CommandFilter, server: Server, session: SparkSession
 ) -> None:

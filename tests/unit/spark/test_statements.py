@@ -48,7 +48,17 @@ def test_what_a_statement_creates_is_found(text: str, created: Created) -> None:
         ),
         ("INSERT INTO t VALUES (1)", Written(("t",), None, ADDS)),
         ("INSERT OVERWRITE TABLE a.t SELECT 1", Written(("a", "t"), None, REPLACES)),
-        ("INSERT OVERWRITE t PARTITION (d = 1) SELECT 1", Written(("t",), None, PARTITIONS)),
+        ("INSERT OVERWRITE t PARTITION (d = 1) SELECT 1", Written(("t",), None, PARTITIONS, "d=1")),
+        (
+            "INSERT OVERWRITE a.t PARTITION (d = 'x y', `h`=2, m) TABLE s",
+            Written(("a", "t"), None, PARTITIONS, "d=x y/h=2"),
+        ),
+        ("INSERT OVERWRITE t PARTITION (d) SELECT 1", Written(("t",), None, REPLACES)),
+        (
+            "INSERT OVERWRITE t SELECT rank() OVER (PARTITION BY d ORDER BY n) FROM s",
+            Written(("t",), None, REPLACES),
+        ),
+        ("INSERT INTO t PARTITION (d = 1) SELECT 1", Written(("t",), None, ADDS)),
         ("WITH s AS (SELECT 1) INSERT INTO t SELECT * FROM s", Written(("t",), None, ADDS)),
         ("MERGE INTO delta.`s3a://r/b/t` USING s ON 1 = 1", Written(("delta", URI), URI, ADDS)),
         ("DELETE FROM delta.`s3a://r/b/t` WHERE a = 0", Written(("delta", URI), URI, ADDS)),
