@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from perago.errors import UnsupportedOperationError
-from perago.spark.commands import NOTHING, CommandEffects, read_command, read_plan
+from perago.spark.commands import NOTHING, CommandEffects, keep_place, read_command, read_plan
 from perago.spark.labels import ungroup
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import database_of, drop_database
-from perago.spark.statements import Created, address_in
+from perago.spark.statements import Created, address_in, table_key
 
 _TABLE_HINT = (
     "Write with workspace.write(frame, path) and read with SQL on the path: SELECT … FROM "
@@ -44,11 +44,13 @@ class CommandFilter:
         self._output: str | None = None
         # Tables by name whose files are in the workspace, with their addresses.
         self._tables: dict[str, str] = {}
+        # Those of them that are not in the catalog: dropped, or never created with success.
+        self._missing: set[str] = set()
         # The last run of each streaming query, by its name, or by its id if it has none.
         self._queries: dict[str, Any] = {}
         client = session.client
         self._send: Callable[[Any], Any] = client.execute_command
-        client.execute_command = self._around(client.execute_command, read_command)
+        client.execute_command = self._around(client.execute_command, self._read)
         client.to_table = self._around(client.to_table, read_plan)
         client.clone = _refuse_clone
 
@@ -95,14 +97,21 @@ class CommandFilter:
 
         return filtered
 
+    def _read(self, command: Any) -> CommandEffects:
+        effects = read_command(command)
+        keep_place(command, self._tables)
+        return effects
+
     def _change(self, effects: CommandEffects, send: Callable[[], Any]) -> Any:
         self._refuse_stream(effects)
+        self._missing |= {name[-1].lower() for name in effects.dropped}
         for item in effects.created:
             self._judge(item)
         if effects.stream is not None:
             ungroup(self._session)
         with self._noted(effects):
             result = send()
+        self._missing -= {table_key(item.name) for item in effects.created}
         if effects.stream is not None:
             self._remember_query(result[1])
         return result
@@ -134,8 +143,8 @@ class CommandFilter:
                 "and is no part of the workspace",
                 hint=_VIEW_HINT,
             )
-        name = ".".join(item.name).lower()
-        if name in self._tables and item.location is None:
+        name = table_key(item.name)
+        if item.location is None and name in self._tables.keys() - self._missing:
             return
         if item.location is None or not self._is_inside(item.location):
             raise UnsupportedOperationError(
@@ -151,6 +160,7 @@ class CommandFilter:
             )
         self._use_own_database()
         self._tables[name] = _normal(item.location)
+        self._missing.add(name)  # until it is created
 
     def _use_own_database(self) -> None:
         """Other sessions may have tables of the same names: each has a database of its own."""
@@ -169,7 +179,7 @@ class CommandFilter:
         targets = [
             (_normal(f"{address}/{item.folder}"), item.effect)
             for item in effects.written
-            if (address := item.location or self._tables.get(".".join(item.name).lower()))
+            if (address := item.location or self._tables.get(table_key(item.name)))
             and self._is_inside(address)
         ]
         try:

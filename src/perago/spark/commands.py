@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from perago.spark.ledger import Effect
-from perago.spark.statements import Created, Written, address_in, read_name, read_statement
+from perago.spark.statements import (
+    Created,
+    Written,
+    address_in,
+    read_name,
+    read_statement,
+    table_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class CommandEffects:
 
     created: tuple[Created, ...] = ()
     written: tuple[Written, ...] = ()
+    dropped: tuple[tuple[str, ...], ...] = ()
     stream: Stream | None = None
 
 
@@ -38,6 +46,19 @@ def read_command(command: Any) -> CommandEffects:
     kind = command.WhichOneof("command_type")
     read = _READERS.get(kind)
     return NOTHING if read is None else read(getattr(command, kind))
+
+
+def keep_place(command: Any, addresses: Mapping[str, str]) -> None:
+    """Tell a ``saveAsTable`` that overwrites where the table is, if the author did not.
+
+    Spark drops the table, and makes one in its warehouse if it is told no place.
+    """
+    operation = command.write_operation
+    if not operation.HasField("table") or _inserts(operation) or _path(operation.options):
+        return
+    name = table_key(read_name(operation.table.table_name))
+    if operation.mode == type(operation).SAVE_MODE_OVERWRITE and name in addresses:
+        operation.options["path"] = addresses[name]
 
 
 def read_plan(plan: Any) -> CommandEffects:
@@ -62,15 +83,22 @@ def _write(operation: Any) -> CommandEffects:
     name = read_name(operation.table.table_name)
     location = _path(operation.options) or address_in(name)
     written = (Written(name, location, effect),)
-    if operation.table.save_method == type(operation.table).TABLE_SAVE_METHOD_INSERT_INTO:
+    if _inserts(operation):
         return CommandEffects(written=written)
     return CommandEffects(created=(Created("table", name, location),), written=written)
+
+
+def _inserts(operation: Any) -> bool:
+    method: int = operation.table.save_method
+    return method == type(operation.table).TABLE_SAVE_METHOD_INSERT_INTO
 
 
 def _write_v2(operation: Any) -> CommandEffects:
     kind = type(operation)
     name = read_name(operation.table_name)
-    location = _path(operation.options) or _path(operation.table_properties) or address_in(name)
+    # Only here Spark takes a property for it; the other writers know no such option.
+    location = _path(operation.options) or _value(operation.table_properties, "location")
+    location = location or address_in(name)
     partitions = operation.mode == kind.MODE_OVERWRITE_PARTITIONS
     adds = operation.mode == kind.MODE_APPEND
     effect = Effect.REPLACES_PARTITIONS if partitions else Effect.REPLACES
@@ -95,7 +123,7 @@ def _sql(command: Any) -> CommandEffects:
         for it in statement.created
         if it.kind == "table" and it.with_data
     )
-    return CommandEffects(statement.created, (*filled, *statement.written))
+    return CommandEffects(statement.created, (*filled, *statement.written), statement.dropped)
 
 
 def _view(command: Any) -> CommandEffects:
@@ -112,10 +140,13 @@ def _stream(start: Any) -> CommandEffects:
 
 def _path(options: Mapping[str, str]) -> str | None:
     """Return the address in the options of a writer, whose keys have no case."""
-    return next((value for key, value in options.items() if key.lower() in _PATHS), None)
+    return _value(options, "path")
 
 
-_PATHS = {"path", "location"}
+def _value(options: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in options.items() if key.lower() == name), None)
+
+
 _READERS: dict[str, Callable[[Any], CommandEffects]] = {
     "write_operation": _write,
     "write_operation_v2": _write_v2,

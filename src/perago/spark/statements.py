@@ -60,6 +60,8 @@ class Statement:
 
     created: tuple[Created, ...]
     written: tuple[Written, ...]
+    # The names of tables that are dropped, or get another name.
+    dropped: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class _Token:
 def read_statement(text: str) -> Statement:
     """Find what a statement creates and writes."""
     tokens = _tokens(text)
-    return Statement(tuple(_created(tokens)), tuple(_written(tokens)))
+    return Statement(tuple(_created(tokens)), tuple(_written(tokens)), tuple(_dropped(tokens)))
 
 
 def read_cached(text: str) -> list[tuple[str, ...]]:
@@ -114,6 +116,11 @@ def address_in(name: Sequence[str]) -> str | None:
     return name[-1] if len(name) > 1 and "/" in name[-1] else None
 
 
+def table_key(name: Sequence[str]) -> str:
+    """Return a name by which a table is known: Spark's have no case."""
+    return ".".join(name).lower()
+
+
 def _tokens(text: str) -> list[_Token]:
     found = _TOKEN.finditer(text)
     return [_Token(str(it.lastgroup), it.group()) for it in found if it.lastgroup != "skip"]
@@ -133,6 +140,15 @@ def _created(tokens: Sequence[_Token]) -> Iterator[Created]:
         if kind is not None:
             with_data = any(token.word == "AS" for token in tokens[at:])
             yield Created(kind, _name(tokens, at + 1), _location(tokens, at + 1), with_data)
+
+
+def _dropped(tokens: Sequence[_Token]) -> Iterator[tuple[str, ...]]:
+    for at, (first, second) in enumerate(pairwise(tokens)):
+        if second.word != "TABLE" or first.word not in {"DROP", "ALTER"}:
+            continue
+        name = _name(tokens, at + 2)
+        if name and (first.word == "DROP" or "RENAME" in {it.word for it in tokens[at:]}):
+            yield name
 
 
 def _kind(word: str, before: set[str]) -> CatalogKind | None:
@@ -191,8 +207,11 @@ def _named(tokens: Sequence[_Token], at: int, effect: Effect) -> Written:
 
 def _name(tokens: Sequence[_Token], at: int) -> tuple[str, ...]:
     """Read a name of several parts: ``a.b`` or delta.`s3a://…`."""
-    if [token.word for token in tokens[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
+    words = [token.word for token in tokens[at : at + 3]]
+    if words == ["IF", "NOT", "EXISTS"]:
         at += 3
+    elif words[:2] == ["IF", "EXISTS"]:
+        at += 2
     parts: list[str] = []
     while at < len(tokens) and tokens[at].kind in {"word", "quoted"}:
         parts.append(tokens[at].value)

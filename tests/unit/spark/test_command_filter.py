@@ -25,17 +25,23 @@ class Server:
     def __init__(self) -> None:
         self.statements: list[str] = []
         self.kinds: list[str] = []
+        self.paths: list[str | None] = []
         self.error: Exception | None = None
+        self.refused: str | None = None
         self.runs = 0
         self.failed_runs: set[str] = set()
 
     def __call__(self, command: Any, *_: Any, **__: Any) -> tuple[None, dict[str, Any], None]:
         kind = command.WhichOneof("command_type")
         self.kinds.append(kind)
+        if kind == "write_operation":
+            self.paths.append(dict(command.write_operation.options).get("path"))
         if kind == "sql_command":
             self.statements.append(command.sql_command.input.sql.query)
         if self.error is not None:
             raise self.error
+        if self.refused in self.statements[-1:]:
+            raise UnknownException("no")
         return None, self._answer(command, kind), None
 
     def _answer(self, command: Any, kind: str) -> dict[str, Any]:
@@ -126,6 +132,9 @@ REFUSED: dict[str, Act] = {
     "saveAsTable": lambda it: it.range(3).write.saveAsTable("t"),
     "saveAsTable elsewhere": lambda it: it.range(3).write.saveAsTable("t", path="/tmp/t"),
     "in a shared database": lambda it: it.range(3).write.saveAsTable("db.t", path=f"{OUT}/t"),
+    "saveAsTable with an option that Spark does not know": lambda it: (
+        it.range(3).write.option("location", f"{OUT}/t").saveAsTable("t")
+    ),
     "writeTo": lambda it: it.range(3).writeTo("t").createOrReplace(),
     "writeTo elsewhere": lambda it: it.range(3).writeTo("delta.`/tmp/t`").create(),
     "CREATE TABLE": lambda it: it.sql("CREATE TABLE t (id INT)"),
@@ -193,6 +202,62 @@ def test_tables_of_the_workspace_get_a_database_that_is_dropped(
         f"USE {database}",
         f"DROP DATABASE IF EXISTS {database} CASCADE",
     ]
+
+
+@pytest.mark.usefixtures("command_filter")
+def test_a_table_of_the_workspace_stays_there_when_it_is_overwritten(
+    server: Server, session: SparkSession
+) -> None:
+    frame = session.range(3)
+    frame.write.saveAsTable("t", path=f"{OUT}//t/")
+    # Spark drops it, and would create one in its warehouse.
+    frame.write.mode("overwrite").saveAsTable("T")
+    frame.write.mode("append").saveAsTable("t")
+    frame.write.mode("overwrite").insertInto("t")
+    frame.write.mode("overwrite").saveAsTable("t", path=f"{OUT}/other")
+    frame.write.mode("overwrite").saveAsTable("t")
+    here, other = f"{OUT}/t", f"{OUT}/other"
+    assert server.paths == [f"{OUT}//t/", here, None, None, other, other]
+
+
+CREATE = f"CREATE TABLE t (id INT) USING csv LOCATION '{OUT}/t'"
+MISSING: dict[str, Act] = {
+    "dropped": lambda it: it.sql("DROP TABLE IF EXISTS t"),
+    "dropped with its database": lambda it: it.sql("DROP TABLE `d`.T"),
+    "renamed": lambda it: it.sql("ALTER TABLE t RENAME TO s"),
+}
+
+
+@pytest.mark.usefixtures("command_filter")
+@pytest.mark.parametrize("lose", MISSING.values(), ids=MISSING)
+def test_the_name_of_a_table_that_is_gone_gives_no_place_to_another_one(
+    session: SparkSession, lose: Act
+) -> None:
+    session.sql(CREATE)
+    session.sql("CREATE OR REPLACE TABLE t USING delta AS SELECT 1")
+    lose(session)
+    for act in (
+        lambda: session.sql("CREATE TABLE t AS SELECT 1"),
+        lambda: session.range(3).write.mode("overwrite").saveAsTable("t"),
+        lambda: session.range(3).writeTo("t").create(),
+        lambda: session.catalog.createTable("t"),
+    ):
+        with pytest.raises(UnsupportedOperationError, match="would not be in the workspace"):
+            act()
+    session.sql(CREATE)
+    session.sql("CREATE TABLE IF NOT EXISTS t (id INT)")
+
+
+@pytest.mark.usefixtures("command_filter")
+def test_nor_does_that_of_a_table_that_could_not_be_created(
+    server: Server, session: SparkSession
+) -> None:
+    session.sql(CREATE.replace("t ", "s "))
+    server.refused = CREATE
+    with pytest.raises(UnknownException):
+        session.sql(CREATE)
+    with pytest.raises(UnsupportedOperationError):
+        session.sql("CREATE TABLE t AS SELECT 1")
 
 
 def test_a_partition_that_failed_is_made_good_by_the_same_one_or_by_all(
