@@ -126,6 +126,20 @@ def _sql(command: Any) -> CommandEffects:
     return CommandEffects(statement.created, (*filled, *statement.written), statement.dropped)
 
 
+def _ml(command: Any) -> CommandEffects:
+    """Read how a model, or a part of one, is saved."""
+    if command.WhichOneof("command") == "write":
+        effect = Effect.REPLACES if command.write.should_overwrite else Effect.ADDS
+        return CommandEffects(written=(Written((), command.write.path, effect),))
+    # Of a pipeline the server deletes what is there; then its parts are written one by one.
+    deleted = (
+        Written((), method.args[0].param.string, Effect.REPLACES)
+        for method in command.fetch.methods
+        if method.method == "handleOverwrite"
+    )
+    return CommandEffects(written=tuple(deleted))
+
+
 def _view(command: Any) -> CommandEffects:
     return CommandEffects(
         created=(Created("global view", (command.name,)),) if command.is_global else ()
@@ -152,6 +166,7 @@ _READERS: dict[str, Callable[[Any], CommandEffects]] = {
     "write_operation_v2": _write_v2,
     "merge_into_table_command": _merge,
     "sql_command": _sql,
+    "ml_command": _ml,
     "create_dataframe_view": _view,
     "write_stream_operation_start": _stream,
 }

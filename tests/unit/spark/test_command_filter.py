@@ -8,6 +8,8 @@ from typing import Any
 import pyspark.sql.connect.proto as proto
 import pytest
 from pyspark.errors.exceptions.connect import UnknownException
+from pyspark.ml.connect.readwrite import RemoteMLWriter
+from pyspark.ml.feature import Tokenizer
 from pyspark.sql import SparkSession
 
 from perago.errors import UnfinishedOperationError, UnsupportedOperationError
@@ -98,6 +100,9 @@ WRITES: dict[str, Act] = {
     ),
     "writeTo": lambda it: it.range(3).writeTo(f"delta.`{OUT}/t`").replace(),
     "create": lambda it: it.sql(f"CREATE TABLE delta.`{OUT}/t` AS SELECT 1"),
+    "model": lambda it: RemoteMLWriter.saveInstance(
+        Tokenizer(), f"{OUT}/t", it, shouldOverwrite=True
+    ),  # type: ignore[arg-type]
 }
 
 
@@ -112,6 +117,28 @@ def test_a_failed_write_is_open_until_the_same_place_is_written(
     assert command_filter.failed_paths() == ["t"]
     write(session)
     assert command_filter.failed_paths() == []
+
+
+def test_a_model_in_parts_that_failed_is_made_good_by_a_new_one(
+    command_filter: CommandFilter, server: Server, session: SparkSession
+) -> None:
+    def delete(it: SparkSession) -> None:
+        """Send what the writer of a pipeline sends first."""
+        command = proto.Command()
+        method = command.ml_command.fetch.methods.add(method="handleOverwrite")
+        method.args.add().param.string = f"{OUT}/t"
+        method.args.add().param.boolean = True
+        it.client.execute_command(command)
+
+    def write_part(it: SparkSession) -> None:
+        RemoteMLWriter.saveInstance(Tokenizer(), f"{OUT}/t/stages/0_a", it)  # type: ignore[arg-type]
+
+    fail(server, write_part, session)
+    assert command_filter.failed_paths() == ["t/stages/0_a"]
+    delete(session)
+    assert command_filter.failed_paths() == []
+    fail(server, delete, session)
+    assert command_filter.failed_paths() == ["t"]
 
 
 def test_what_fails_outside_of_the_workspace_leaves_nothing_open(
