@@ -16,7 +16,8 @@ from perago.spark.ledger import Effect
 
 _TOKEN = re.compile(
     r"""
-    (?P<skip>--[^\n]*|/\*.*?\*/|\s+)
+    (?P<skip>--(?:\\\n|[^\r\n])*|\s+)
+    |(?P<comment>/\*)
     |(?P<raw>[rR](?:'[^']*'|"[^"]*"))
     |(?P<string>'(?:\\.|''|[^'\\])*'|"(?:\\.|""|[^"\\])*")
     |(?P<quoted>`(?:``|[^`])*`)
@@ -25,8 +26,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
 _NOT_BEFORE_CREATE = {"OR", "SHOW", "GRANT", "EXPLAIN"}
 _BEFORE_KIND = {"OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL", "LOCAL", "MATERIALIZED"}
+_BEFORE_STATEMENT = {"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"}
+_EVOLVING = ["WITH", "SCHEMA", "EVOLUTION"]
 _NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
 
 CatalogKind = Literal["table", "view", "global view", "database", "function"]
@@ -122,8 +126,24 @@ def table_key(name: Sequence[str]) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found = _TOKEN.finditer(text)
-    return [_Token(str(it.lastgroup), it.group()) for it in found if it.lastgroup != "skip"]
+    tokens: list[_Token] = []
+    at = 0
+    while found := _TOKEN.match(text, at):
+        kind = str(found.lastgroup)
+        at = _comment_end(text, at) if kind == "comment" else found.end()
+        if kind not in {"skip", "comment"}:
+            tokens.append(_Token(kind, found.group()))
+    return tokens
+
+
+def _comment_end(text: str, start: int) -> int:
+    """Return where a comment in brackets ends; there may be others in it."""
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge.group() == "/*" else -1
+        if not depth:
+            return edge.end()
+    return len(text)
 
 
 def _created(tokens: Sequence[_Token]) -> Iterator[Created]:
@@ -162,14 +182,21 @@ def _kind(word: str, before: set[str]) -> CatalogKind | None:
 
 
 def _written(tokens: Sequence[_Token]) -> Iterator[Written]:
-    for at in range(len(tokens) - 1):
-        first, second = tokens[at].word, tokens[at + 1].word
+    words = [token.word for token in tokens]
+    for at, first in enumerate(words):
+        then = at + 4 if words[at + 1 : at + 4] == _EVOLVING else at + 1
+        second = words[then] if then < len(words) else ""
         if first == "INSERT" and second in {"INTO", "OVERWRITE"}:
-            yield _inserted(tokens, at + 2, overwrites=second == "OVERWRITE")
+            yield _inserted(tokens, then + 1, overwrites=second == "OVERWRITE")
         elif (first, second) in {("MERGE", "INTO"), ("DELETE", "FROM"), ("TRUNCATE", "TABLE")}:
-            yield _named(tokens, at + 2, Effect.ADDS)
-        elif first == "UPDATE" and at == 0:
-            yield _named(tokens, 1, Effect.ADDS)
+            yield _named(tokens, then + 1, Effect.ADDS)
+        elif first == "UPDATE" and second != "SET" and _begins(tokens, at):
+            yield _named(tokens, then, Effect.ADDS)
+
+
+def _begins(tokens: Sequence[_Token], at: int) -> bool:
+    """Whether a statement begins here: the text, or one of a script."""
+    return at == 0 or tokens[at - 1].text == ";" or tokens[at - 1].word in _BEFORE_STATEMENT
 
 
 def _inserted(tokens: Sequence[_Token], at: int, *, overwrites: bool) -> Written:

@@ -25,6 +25,8 @@ ADDS, PARTITIONS, REPLACES = Effect.ADDS, Effect.REPLACES_PARTITIONS, Effect.REP
         (f"CREATE TABLE delta.`{URI}` (id INT)", Created("table", ("delta", URI), URI)),
         (f"CREATE TABLE t USING csv LOCATION r'{URI}'", Created("table", ("t",), URI)),
         ("SELECT r'\\'; CREATE TABLE t (id INT) -- '", Created("table", ("t",))),
+        ("-- it ends here\rCREATE TABLE t (id INT)", Created("table", ("t",))),
+        ("/* a /* b */ c */ CREATE TABLE t (id INT)", Created("table", ("t",))),
         ("CREATE TABLE t LIKE s", Created("table", ("t",))),
         ("BEGIN DROP TABLE s; CREATE TABLE t (id INT); END", Created("table", ("t",))),
         ("CREATE VIEW v AS SELECT 1", Created("view", ("v",), None, True)),
@@ -64,6 +66,12 @@ def test_what_a_statement_creates_is_found(text: str, created: Created) -> None:
         ("DELETE FROM delta.`s3a://r/b/t` WHERE a = 0", Written(("delta", URI), URI, ADDS)),
         ("UPDATE delta.`s3a://r/b/t` SET a = 0", Written(("delta", URI), URI, ADDS)),
         ("TRUNCATE TABLE t", Written(("t",), None, ADDS)),
+        ("merge with schema evolution into t USING s ON 1 = 1", Written(("t",), None, ADDS)),
+        ("BEGIN UPDATE t SET a = 0; END", Written(("t",), None, ADDS)),
+        (
+            "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *",
+            Written(("t",), None, ADDS),
+        ),
     ],
 )
 def test_what_a_statement_writes_is_found(text: str, written: Written) -> None:
@@ -80,6 +88,9 @@ def test_what_a_statement_writes_is_found(text: str, written: Written) -> None:
         "CREATE TEMPORARY FUNCTION f AS 'a.B'",
         "SELECT `CREATE` FROM t /* INSERT INTO t */",
         "SHOW CREATE TABLE t",
+        "/* old /* see below */ CREATE TABLE t (id INT) */ SELECT 1",
+        "/* not closed CREATE TABLE t (id INT)",
+        "SELECT 1 -- and \\\nCREATE TABLE t (id INT)",
         "EXPLAIN CREATE TABLE t AS SELECT 1",
         "DROP TABLE t",
         "",
