@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from perago.spark.commands import sql_text
 from perago.spark.statements import read_cached, read_name
 
 _ATTRIBUTE = "perago_cached"
@@ -61,8 +62,7 @@ class SessionCache:
 
     def _note_statement(self, command: Any, *arguments: Any, **options: Any) -> Any:
         if command.WhichOneof("command_type") == "sql_command":
-            query = command.sql_command.input.sql.query or command.sql_command.sql
-            self._tables |= dict.fromkeys(read_cached(query))
+            self._tables |= dict.fromkeys(read_cached(sql_text(command.sql_command)))
         return self._execute(command, *arguments, **options)
 
     def _note_call(self, plan: Any, *arguments: Any, **options: Any) -> Any:

@@ -73,6 +73,14 @@ def read_plan(plan: Any) -> CommandEffects:
     return CommandEffects(created=(Created("table", name, call.path or _path(call.options)),))
 
 
+def sql_text(command: Any) -> str:
+    """Return the text of an SQL command, also of one with frames as its arguments."""
+    relation = command.input
+    if relation.WhichOneof("rel_type") == "with_relations":
+        relation = relation.with_relations.root
+    return str(relation.sql.query or command.sql)
+
+
 def _write(operation: Any) -> CommandEffects:
     overwrites = operation.mode == type(operation).SAVE_MODE_OVERWRITE
     effect = Effect.REPLACES if overwrites else Effect.ADDS
@@ -114,10 +122,7 @@ def _merge(operation: Any) -> CommandEffects:
 
 
 def _sql(command: Any) -> CommandEffects:
-    relation = command.input
-    if relation.WhichOneof("rel_type") == "with_relations":
-        relation = relation.with_relations.root
-    statement = read_statement(relation.sql.query or command.sql)
+    statement = read_statement(sql_text(command))
     filled = (
         Written(it.name, it.location, Effect.REPLACES)
         for it in statement.created

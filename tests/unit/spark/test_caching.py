@@ -75,11 +75,13 @@ def test_tables_cached_by_sql_and_by_the_catalog_are_freed_by_their_names(
     session: SparkSession, server: Server
 ) -> None:
     session.sql("CACHE LAZY TABLE daily AS SELECT 1")
+    session.sql("CACHE TABLE hourly AS SELECT * FROM {frame}", frame=session.range(3))
     session.catalog.cacheTable("odd.`na``me`")
     server.statements.clear()
-    assert free_cached(session) == 2
+    assert free_cached(session) == 3
     assert server.statements == [
         "UNCACHE TABLE IF EXISTS `daily`",
+        "UNCACHE TABLE IF EXISTS `hourly`",
         "UNCACHE TABLE IF EXISTS `odd`.`na``me`",
     ]
 
