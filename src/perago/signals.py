@@ -9,9 +9,19 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# What asks a process to end: Ctrl-C, and a service manager.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What asks a process to end: Ctrl-C, a service manager, a terminal that is closed.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _Handler = Callable[[int, FrameType | None], Any]
+
+
+def heeded_stops() -> list[signal.Signals]:
+    """Return the stop signals that this process handles: SIGHUP not where it is ignored.
+
+    Under nohup it is ignored on purpose. SIGINT is ignored as well in a script's background job,
+    but there by default: a SIGINT that is sent to this process is meant for it.
+    """
+    is_deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in STOP_SIGNALS if number != signal.SIGHUP or not is_deaf]
 
 
 def ignore(_number: int, _frame: FrameType | None) -> None:

@@ -37,10 +37,10 @@ from perago.cli.watch import watch
 from perago.cli.workflow import workflow_app
 from perago.cli.workspace import workspace_app
 from perago.errors import PeragoError
+from perago.signals import heeded_stops
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 app = typer.Typer(
     name="perago",
@@ -97,7 +97,10 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line and turn errors into exit codes."""
-    signal.signal(signal.SIGTERM, _terminate)
+    terminate = _Termination()
+    for number in heeded_stops():
+        if number != signal.SIGINT:  # Python's own handler raises KeyboardInterrupt
+            signal.signal(number, terminate)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # In a locale that lacks a character, a result is better than a traceback.
@@ -122,6 +125,15 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Raise an exception, so that the command cleans up before it ends."""
-    raise SystemExit(EXIT_TERMINATED)
+class _Termination:
+    """Handles a signal by an exception, so that the command cleans up before it ends."""
+
+    def __init__(self) -> None:
+        self._came = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        # The kernel and the shell both tell of a closed terminal: once is enough to clean up.
+        if self._came and number == signal.SIGHUP:
+            return
+        self._came = True
+        raise SystemExit(128 + number)

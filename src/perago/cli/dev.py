@@ -15,6 +15,7 @@ import typer
 from perago.cli import output
 from perago.cli.dashboard import UiPort
 from perago.cli.json_option import AsJson
+from perago.signals import STOP_SIGNALS, heeded_stops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,16 +161,11 @@ def _directory(data_dir: Path | None) -> Path:
 
 def _interrupt_on_termination() -> None:
     """Let SIGTERM and a closed terminal take the same orderly way out as Ctrl-C."""
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    # Under nohup it is ignored on purpose. SIGINT is ignored as well in a script's background
-    # job, but there by default: a SIGINT that is sent to this process is meant for it.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    for number in numbers:
+    for number in heeded_stops():
         signal.signal(number, interrupt)
 
 
@@ -187,7 +183,7 @@ def _run_in_foreground(stack: Stack, *, as_json: bool, ui: bool, ui_port: int | 
         output.note("stopping …")
     finally:
         # A second Ctrl-C must not leave half of it running; every wait in here is bounded.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         stack.stop()
 

@@ -57,7 +57,7 @@ def start(
         ),
     ] = False,
 ) -> None:
-    """Poll Conductor for tasks and run them, until SIGTERM or Ctrl-C.
+    """Poll Conductor for tasks and run them, until SIGTERM, Ctrl-C or a closed terminal.
 
     The first signal stops polling and lets running attempts finish; the second hands them back.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a local run: stop it at once, but never in the middle of publishing."""
+"""Stop signals during a local run: stop it at once, but never in the middle of publishing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from perago.protocol.events import EventSink, PhaseEvent
-from perago.signals import STOP_SIGNALS
+from perago.signals import heeded_stops
 
 
 class Interrupts:
@@ -44,7 +44,7 @@ class Interrupts:
         return listen
 
     def __enter__(self) -> Interrupts:
-        for number in STOP_SIGNALS:
+        for number in heeded_stops():
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 

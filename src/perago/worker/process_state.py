@@ -73,7 +73,7 @@ class ProcessState:
 
 
 def ignore_stop_signals() -> None:
-    """Leave SIGTERM and Ctrl-C to the supervisor.
+    """Leave stop signals to the supervisor.
 
     A handler does that and not ``SIG_IGN``, which the programs that a body starts would inherit.
     """

@@ -11,7 +11,7 @@ from types import FrameType
 import structlog
 
 from perago.observability.running import RunningView
-from perago.signals import STOP_SIGNALS
+from perago.signals import heeded_stops
 from perago.tasks.definition import TaskDefinition
 from perago.worker.context import WorkerContext
 from perago.worker.poller import Poller, StopSignals
@@ -72,7 +72,7 @@ class Supervisor:
 
         ``addresses``: where the servers and the dashboard are, by name, for the log.
         """
-        for number in STOP_SIGNALS:
+        for number in heeded_stops():
             signal.signal(number, self._on_signal)
         self._context.metrics.set_slots(len(self._slots))
         self._context.metrics.watch_age(self._oldest_seconds)
@@ -95,7 +95,9 @@ class Supervisor:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         # Only counted: what it interrupts may be setting an event, and then holds the event's lock.
-        self._signals += 1
+        # The kernel and the shell both tell of a closed terminal: that is one request to stop.
+        if number != signal.SIGHUP or not self._signals:
+            self._signals += 1
 
     def _drain(self) -> None:
         """Wait for what runs, under lease, up to the grace; then stop it."""

@@ -19,6 +19,7 @@ slow = pytest.mark.slow
     [
         pytest.param(signal.SIGTERM, id="SIGTERM"),
         pytest.param(signal.SIGINT, id="Ctrl-C", marks=slow),
+        pytest.param(signal.SIGHUP, id="closed terminal", marks=slow),
     ],
 )
 def test_an_idle_worker_stops_at_once_with_0(site: WorkerSite, number: signal.Signals) -> None:

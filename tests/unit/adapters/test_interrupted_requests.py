@@ -15,6 +15,7 @@ from types import FrameType
 import pytest
 
 from perago.http_client import HttpClient
+from perago.signals import STOP_SIGNALS
 from perago.worker.process_state import ignore_stop_signals
 from support.garbage_server import GARBAGE, GarbageServer, answer
 
@@ -64,7 +65,7 @@ def request_until(
             client.request("GET", "/", seconds=20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_any_moment_of_a_request_is_handled_and_the_client_goes_on(
     client: HttpClient, number: int
 ) -> None:
@@ -125,12 +126,12 @@ def test_other_threads_and_ignored_signals_are_left_alone(client: HttpClient) ->
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_ignored_stop_interrupts_no_c_code_of_a_body_also_after_a_request(
     client: HttpClient, number: signal.Signals
 ) -> None:
     """A service manager's stop reaches every process of a worker; its bodies go on."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     reading, writing = os.pipe()
     try:
         ignore_stop_signals()

@@ -88,7 +88,9 @@ WAITING = RAISING.format(
 )
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_a_command_after_its_cleanup(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -103,6 +105,31 @@ def test_a_signal_ends_a_command_after_its_cleanup(
     assert process.returncode == code
     assert out == "cleaned up\n"
     assert "Traceback" not in err
+
+
+def test_a_closed_terminal_is_told_of_twice_and_the_cleanup_goes_on(tmp_path: Path) -> None:
+    """By the kernel, and by the shell."""
+    body = """
+    import os, signal
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        os.kill(os.getpid(), signal.SIGHUP)
+        print("cleaned up", flush=True)
+"""
+    ended = run_code(RAISING.format(body=body), folder=tmp_path)
+    assert (ended.code, ended.out) == (128 + signal.SIGHUP, "cleaned up\n")
+
+
+def test_under_nohup_a_closed_terminal_does_not_matter(tmp_path: Path) -> None:
+    body = """
+    import os, signal
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("goes on", flush=True)
+"""
+    deaf = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    ended = run_code(deaf + RAISING.format(body=body), folder=tmp_path)
+    assert (ended.code, ended.out) == (0, "goes on\n")
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_a_completed_attempt_leaves_no_process_behind(shared: MemoryWorker, tmp_
 def test_executors_ignore_a_stop_and_the_programs_of_a_body_do_not(
     shared: MemoryWorker, tmp_path: Path
 ) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         pids = tmp_path / f"wait-{number}"
         workflow = shared.begin("wait", pids=str(pids), value="done")
         [executor] = noted(pids)

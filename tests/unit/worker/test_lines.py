@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import Completed
+from perago.signals import STOP_SIGNALS
 from perago.tasks.discover import load_tasks
 from perago.worker.context import WorkerContext, _log_outcome
 from perago.worker.report import Reported
@@ -22,7 +23,7 @@ from support.workers import TASK_MODULES
 
 @pytest.fixture(autouse=True)
 def _own_signals() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -52,6 +53,19 @@ def test_the_start_names_tasks_servers_and_the_dashboard(
         },
         {"event": "worker_stopped", "log_level": "info", "exit_code": 0},
     ]
+
+
+def test_a_closed_terminal_that_is_told_of_twice_drains(tmp_path: Path) -> None:
+    """By the kernel and by the shell: that is no second request."""
+    conductor: Any = LockedConductor()
+    context = WorkerContext(conductor, conductor, None, tmp_path, None, WorkerMetrics())
+    worker = Supervisor(context, [], [], slots=0, grace_seconds=1.0)
+    for _ in range(2):
+        worker._on_signal(signal.SIGHUP, None)
+    assert worker._stops.draining.is_set()
+    assert not worker._stops.now.is_set()
+    worker._on_signal(signal.SIGTERM, None)
+    assert worker._stops.now.is_set()
 
 
 def test_the_end_of_an_attempt_is_one_line_with_seconds_commit_and_result() -> None:
