@@ -33,6 +33,8 @@ _LIVE_SECONDS = 2.0
 _STREAM_SECONDS = 600.0
 _MOST_STREAMS = 24
 _TICK_SECONDS = 0.25
+# The status of a page for which a server did not give what is needed.
+_AWAY = 502
 _log = structlog.get_logger(__name__)
 
 View = Callable[[Request], Page]
@@ -83,7 +85,7 @@ def _look(view: View, request: Request) -> tuple[int, Page]:
     except NoPageError as error:
         return 404, rendering.problem("Not found", str(error))
     except PeragoError as error:
-        status = 404 if isinstance(error, NotFoundError) else 502
+        status = 404 if isinstance(error, NotFoundError) else _AWAY
         return status, rendering.failure(error)
     except Exception as error:  # noqa: BLE001  a bug in one page must not end the others
         _log.exception("dashboard_failed", error=type(error).__name__)
@@ -108,7 +110,7 @@ def _stream(view: View, streams: _Streams, ends: threading.Event) -> Any:
             before, deadline = "", time.monotonic() + _STREAM_SECONDS
             yield "retry: 3000\n\n"
             while not ends.is_set() and time.monotonic() < deadline:
-                _, page = await run_in_threadpool(_look, view, request)
+                status, page = await run_in_threadpool(_look, view, request)
                 part = rendering.part(page)
                 if part != before:
                     before = part
@@ -116,7 +118,8 @@ def _stream(view: View, streams: _Streams, ends: threading.Event) -> Any:
                 else:
                     # Tells the browser that the server is there, and the server that it is not.
                     yield ": still here\n\n"
-                if not page.is_live:
+                # A server that is away comes back, and with it what was followed.
+                if not page.is_live and status != _AWAY:
                     yield "event: over\ndata: \n\n"
                     return
                 await _pause(ends)

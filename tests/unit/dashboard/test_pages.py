@@ -366,6 +366,26 @@ def test_a_secret_of_this_process_is_masked(open_page: Open) -> None:
     assert "the key is ********" in text
 
 
+def test_a_stream_goes_on_when_a_server_that_was_away_is_back(serve_page: Serve) -> None:
+    """It ended with "finished", and the open page stayed at the problem."""
+    made = dashboard_world.empty()
+    task = made.running()
+    made.add(task)
+    client = serve_page(made.sources)
+    made.conductor.outage = BackendUnavailableError("Conductor did not answer")
+    events: list[str] = []
+    with client.stream("GET", f"/live/attempts/{task.task_id}") as stream:
+        for line in stream.iter_lines():
+            assert line != "event: over"
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                made.conductor.outage = None
+            if len(events) == 2:
+                break
+    assert "Conductor did not answer" in events[0]
+    assert "in progress" in events[1]
+
+
 def test_a_stream_sends_a_change_and_ends_when_the_attempt_has_ended(serve_page: Serve) -> None:
     made = dashboard_world.empty()
     task = made.running()
