@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
+from typing import Literal, TextIO
 
 from perago.masking import escape_controls
 
@@ -27,8 +27,23 @@ _MEGABYTE = 1_000_000
 
 def note(line: str) -> None:
     """Print one line of progress on stderr."""
-    sys.stderr.write(escape_controls(line) + "\n")
-    sys.stderr.flush()
+    tell(escape_controls(line))
+
+
+def tell(line: str) -> None:
+    """Write one line on stderr; where nobody can read it any more, the work goes on without."""
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:  # a closed terminal, a pipe without a reader, a full disk
+        drop(sys.stderr)
+
+
+def drop(stream: TextIO) -> None:
+    """Forget what could not be written, which the interpreter would try again at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ pydantic nor pyspark.
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from types import FrameType
@@ -37,6 +38,7 @@ from perago.cli.watch import watch
 from perago.cli.workflow import workflow_app
 from perago.cli.workspace import workspace_app
 from perago.errors import PeragoError
+from perago.progress import drop
 from perago.signals import heeded_stops
 
 EXIT_BUG = 70
@@ -101,6 +103,7 @@ def main() -> NoReturn:
     for number in heeded_stops():
         if number != signal.SIGINT:  # Python's own handler raises KeyboardInterrupt
             signal.signal(number, terminate)
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # In a locale that lacks a character, a result is better than a traceback.
@@ -120,9 +123,20 @@ def main() -> NoReturn:
             output.report_bug(error)
             sys.exit(EXIT_BUG)
         output.explain(exhausted)
-        output.drop_results()
+        drop(sys.stdout)
         sys.exit(exhausted.exit_code)
     sys.exit(0)
+
+
+def _open_standard_streams() -> None:
+    """Let what the caller has closed lead nowhere.
+
+    Left closed, its number would go to the next file or socket, and its lines with it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number: the one that was closed.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 class _Termination:

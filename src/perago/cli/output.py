@@ -25,6 +25,7 @@ from perago.errors import (
     PeragoError,
 )
 from perago.masking import escape_controls, sendable
+from perago.progress import tell
 
 # The settings that say where a server is, and who asks it.
 _ABOUT_SERVERS = {
@@ -70,8 +71,7 @@ def say(line: str = "") -> None:
 
 def note(line: str) -> None:
     """Print one line about what is going on, on stderr, without control characters and secrets."""
-    sys.stderr.write(sendable(line) + "\n")
-    sys.stderr.flush()
+    tell(sendable(line))
 
 
 def warn(line: str) -> None:
@@ -132,13 +132,6 @@ def point_to_doctor_after(*errors: PeragoError) -> None:
 def point_to_doctor() -> None:
     """Say where to look when the settings, a server or the machine may be the reason."""
     note("`perago doctor` checks the settings, the servers and this machine.")
-
-
-def drop_results() -> None:
-    """Forget what could not be written to stdout, which the interpreter would try again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def report_bug(error: Exception) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from perago import errors
 from perago.errors import PeragoError
-from support.command_line import run_code, run_perago, start_python
+from support.command_line import environment, run_code, run_perago, start_python
 
 RAISING = """
 import sys
@@ -130,6 +132,34 @@ def test_under_nohup_a_closed_terminal_does_not_matter(tmp_path: Path) -> None:
     deaf = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     ended = run_code(deaf + RAISING.format(body=body), folder=tmp_path)
     assert (ended.code, ended.out) == (0, "goes on\n")
+
+
+NARRATING = """
+    import os
+    from perago.cli import output
+    output.note("nobody reads this")
+    assert os.open("/", os.O_RDONLY) > 2
+    output.say("a result")
+    raise errors.ServerError("it went wrong")
+"""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_command_whose_messages_go_nowhere_does_its_work(tmp_path: Path, closed: str) -> None:
+    """Closed numbers went to the next files; a line that could not be written ended the command."""
+    code = RAISING.format(body=NARRATING)
+    ended = subprocess.run(
+        ["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == errors.ServerError.exit_code
+    assert ended.stdout == ("" if ">&-" in closed.split() else "a result\n")
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize(
