@@ -21,14 +21,11 @@ class Readiness:
         root: Path,
         min_free_bytes: int,
         is_running: Callable[[], bool],
-        *,
-        longest_silence: float = _LONGEST_SILENCE,
     ) -> None:
         self._metrics = metrics
         self._root = root
         self._min_free_bytes = min_free_bytes
         self._is_running = is_running
-        self._longest_silence = longest_silence
 
     def problems(self) -> list[str]:
         """List what keeps the worker from its work; an empty list means ready."""
@@ -44,7 +41,7 @@ class Readiness:
             yield "Conductor has not answered a poll yet"
             return
         silence = self._metrics.unanswered_seconds()
-        if silence > self._longest_silence:
+        if silence > _LONGEST_SILENCE:
             yield f"Conductor has not answered a poll for {silence:.0f} s"
 
 

@@ -44,8 +44,6 @@ class CompleteAtInput:
 class MergeStaged:
     """The target is at the input: squash-merge the staged commit."""
 
-    expected_head: str
-
 
 @dataclass(frozen=True, slots=True)
 class ReplaceAbandoned:
@@ -69,7 +67,7 @@ def build_workspace_publication_plan(
 ) -> PublicationPlan:
     """Publish fence: what may be done with a target branch whose HEAD is ``head``."""
     if head.id == ref:
-        return MergeStaged(expected_head=ref) if changed else CompleteAtInput()
+        return MergeStaged() if changed else CompleteAtInput()
     if head.first_parent == ref:
         return ReplaceAbandoned(head) if changed else ReturnToInput(head)
     raise PublishFenceError(

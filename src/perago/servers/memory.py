@@ -54,12 +54,12 @@ def _read_limit(file: Path) -> int | None:
     return int(text) if text.isdigit() else None  # "max" is no limit
 
 
-def read_size(text: str, unit: str = "m") -> int | None:
-    """Read ``512m`` or ``2g`` as bytes; a number alone has ``unit``. None if it is no size."""
+def read_size(text: str) -> int | None:
+    """Read ``512m`` or ``2g`` as bytes; a number alone counts mebibytes. None if it is no size."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
-    return int(found[1]) * _UNITS[found[2].lower() or unit]
+    return int(found[1]) * _UNITS[found[2].lower() or "m"]
 
 
 def write_size(size: int) -> str:

@@ -21,9 +21,8 @@ from perago.testing.repository import DEFAULT_BRANCH, Branch, Repository, Stored
 class InMemoryLake:
     """Implements ``Lake``; ``objects`` implements ``ObjectStore`` on the same repositories."""
 
-    def __init__(self, faults: Faults | None = None, *, actions_enabled: bool = True) -> None:
+    def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
-        self.actions_enabled = actions_enabled
         self._repositories: dict[str, Repository] = {}
         # Only the race tests and the transfer engine call from several threads.
         self._lock = RLock()
@@ -293,7 +292,7 @@ class InMemoryLake:
 
     def _run_hook(self, repo: Repository, source: str, head: str, metadata: dict[str, str]) -> None:
         """Run the hard fence's pre-merge hook; actions are read from the source commit."""
-        if not self.actions_enabled or ACTION_PATH not in repo.tree(source):
+        if ACTION_PATH not in repo.tree(source):
             return
         expected = metadata.get(EXPECTED_HEAD)
         if expected is not None and expected != head:

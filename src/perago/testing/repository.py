@@ -83,20 +83,14 @@ class Repository:
         self.commit(commit_id)
         return self._commits[commit_id][1]
 
-    def add_commit(
-        self,
-        parents: tuple[str, ...],
-        tree: Tree,
-        metadata: dict[str, str],
-        message: str = "a commit",
-    ) -> Commit:
+    def add_commit(self, parents: tuple[str, ...], tree: Tree, metadata: dict[str, str]) -> Commit:
         text = f"{self.name}/{next(self._numbers)}/{parents}/{sorted(tree)}/{sorted(metadata)}"
         commit = Commit(
             hashlib.sha256(text.encode()).hexdigest(),
             parents,
             dict(metadata),
             committer=_COMMITTER,
-            message=message,
+            message="a commit",
             created=_CREATED,
         )
         self._commits[commit.id] = (commit, dict(tree))

@@ -25,9 +25,9 @@ _PASSES = 3
 
 
 @contextmanager
-def opened_folder(name: str | Path, parent: int | None = None) -> Iterator[int]:
+def opened_folder(folder: Path) -> Iterator[int]:
     """Open a folder within the block; raises ``OSError`` for a link."""
-    descriptor = os.open(name, _OPEN, dir_fd=parent)
+    descriptor = os.open(folder, _OPEN)
     try:
         yield descriptor
     finally:

@@ -77,11 +77,7 @@ class SweepReport:
 
 
 def sweep(
-    root: Path,
-    *,
-    other_hosts_after: float | None = None,
-    dry_run: bool = False,
-    seconds: float = _SWEEP_SECONDS,
+    root: Path, *, other_hosts_after: float | None = None, dry_run: bool = False
 ) -> SweepReport:
     """Remove the directories of ended executions of this host; report failures, raise none.
 
@@ -89,7 +85,7 @@ def sweep(
     seconds: a lock may not reach from host to host. A dry run removes nothing. A directory whose
     removal is not finished within the time is reported as a failure.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _SWEEP_SECONDS
     try:
         with os.scandir(root) as entries:
             # A link is never followed: it may lead anywhere.

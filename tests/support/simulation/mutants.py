@@ -34,7 +34,7 @@ def no_publish_fence(patch: pytest.MonkeyPatch) -> None:
     plan = fences.build_workspace_publication_plan
 
     def always_merge(*, ref: str, changed: bool, **rest: Any) -> Any:
-        return MergeStaged(ref) if changed else plan(ref=ref, changed=changed, **rest)
+        return MergeStaged() if changed else plan(ref=ref, changed=changed, **rest)
 
     patch.setattr(publish, "build_workspace_publication_plan", always_merge)
     patch.setattr(steps, "build_workspace_publication_plan", lambda **_: None)

@@ -20,8 +20,8 @@ def metrics() -> WorkerMetrics:
     return found
 
 
-def readiness(metrics: WorkerMetrics, root: Path, **options: float) -> Readiness:
-    return Readiness(metrics, root, 0, lambda: True, **options)
+def readiness(metrics: WorkerMetrics, root: Path) -> Readiness:
+    return Readiness(metrics, root, 0, lambda: True)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ MERGED_IN = Commit("merge", ("ref", "side"))
 @pytest.mark.parametrize(
     ("head", "changed", "plan"),
     [
-        (AT_INPUT, True, MergeStaged("ref")),
+        (AT_INPUT, True, MergeStaged()),
         (AT_INPUT, False, CompleteAtInput()),
         (ABANDONED, True, ReplaceAbandoned(ABANDONED)),
         (ABANDONED, False, ReturnToInput(ABANDONED)),
