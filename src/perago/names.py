@@ -1,6 +1,8 @@
-"""Names in LakeFS and Conductor that have a meaning to Perago, each defined once."""
+"""Names and limits of LakeFS and Conductor that have a meaning to Perago, each defined once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 # LakeFS reads a repository's actions from here. It is never part of a projection.
 ACTIONS_FOLDER = "_lakefs_actions/"
@@ -12,6 +14,10 @@ REPLACED_PREFIX = "perago-replaced-"
 WITHDRAWN_PREFIX = "perago-withdrawn-"
 # What the id of a commit matches, all of it.
 COMMIT_ID = r"[0-9a-f]{64}"
+# LakeFS answers a listing and a log with at most so many entries.
+ENTRIES_PER_PAGE = 1000
+# LakeFS deletes at most so many objects in one request.
+DELETES_PER_REQUEST = 1000
 # Conductor's statuses of a task that is not over.
 OPEN_STATUSES = frozenset({"SCHEDULED", "IN_PROGRESS"})
 # Of a workflow that is not over.
@@ -21,3 +27,9 @@ LIVE_STATUSES = frozenset({"RUNNING", "PAUSED"})
 def listing_prefix(prefix: str) -> str:
     """Return the prefix of keys to list: with a slash, ``audio`` excludes ``audio-archive/``."""
     return f"{prefix}/" if prefix else ""
+
+
+def split_deletes(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide keys into as many as one request deletes."""
+    size = DELETES_PER_REQUEST
+    return (keys[start : start + size] for start in range(0, len(keys), size))

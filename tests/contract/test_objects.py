@@ -88,7 +88,7 @@ def level(lake: LakeUnderTest, prefix: str) -> list[str]:
 def test_a_level_has_objects_and_in_key_order_the_prefixes_of_what_is_deeper(
     lake: LakeUnderTest, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("perago.lakefs.api._PAGE", page)
+    monkeypatch.setattr("perago.lakefs.api.ENTRIES_PER_PAGE", page)
     keys = ["/", "a", "a-b", "a.c/x", "a/b/1", "a/b/2", "a/c", "a//", "b/", "b/1", "p/q/r/s", "z"]
     for key in keys:
         lake.put("main", key, b"")

@@ -16,11 +16,11 @@ from tenacity import Retrying
 
 from perago.lakefs.api import OBJECTS, STAT, LakeFSApi, ObjectMessage, at_path, parsed
 from perago.lakefs.shared_call import SharedCall
-from perago.names import COMMIT_ID
+from perago.names import COMMIT_ID, ENTRIES_PER_PAGE
 
 _COMMIT = re.compile(COMMIT_ID)
-# How many addresses are asked for at once.
-_LEAST, _MOST = 16, 1000
+# How many addresses are asked for at once, up to a page.
+_LEAST = 16
 # Many times as many as were used of those before.
 _GROWTH = 4
 _PAGES_KEPT = 3
@@ -147,7 +147,7 @@ class ReadAddresses:
 
     def _ask_for_more(self, repository: str, ref: str, after: str) -> None:
         with self._lock:
-            amount = min(_MOST, max(_LEAST, _GROWTH * self._used))
+            amount = min(ENTRIES_PER_PAGE, max(_LEAST, _GROWTH * self._used))
         page = self._api.get(
             f"read the addresses of objects at {ref} of {repository!r}",
             f"{at_path('repositories', repository, 'refs', ref)}/objects/ls",

@@ -21,6 +21,7 @@ from perago.errors import BackendUnavailableError, LostReplyError
 from perago.http_client import HttpClient
 from perago.http_errors import parse_json
 from perago.lakefs.errors import from_answer, translated
+from perago.names import ENTRIES_PER_PAGE
 from perago.retry import UNSENT_SECONDS, retry_change, retrying_unsent
 
 Parsed = TypeVar("Parsed")
@@ -30,7 +31,6 @@ RequestBody = bytes | Path | Mapping[str, Any] | None
 RefKind = Literal["branches", "tags"]
 
 _JSON = "application/json"
-_PAGE = 1000
 _CONNECTIONS = 32
 # The slowest upload of one object through the API that is waited for, in bytes per second.
 _SLOWEST = 64 << 10
@@ -260,7 +260,7 @@ class LakeFSApi:
         """Read a list, page by page; every page is retried by itself."""
         after = ""
         while True:
-            fields = {**(query or {}), "after": after, "amount": _PAGE}
+            fields = {**(query or {}), "after": after, "amount": ENTRIES_PER_PAGE}
             page = self.get(what, path, parsed(kind), fields, retrier=retrier())
             yield from page.results
             if not page.pagination.has_more:

@@ -32,7 +32,7 @@ from perago.lakefs.api import (
     parsed,
 )
 from perago.lakefs.fence import ACTION_PATH, LONGEST_ACTION, FenceState, fence_state
-from perago.names import ACTIONS_FOLDER
+from perago.names import ACTIONS_FOLDER, ENTRIES_PER_PAGE
 from perago.protocol.record import REPEATED_COMMIT
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
 from perago.retry import retrying
@@ -42,8 +42,6 @@ _RETRY_SECONDS = 5.0
 # Cleanup must leave time in the lease: one retry at most.
 _CLEANUP_SECONDS = 10.0
 _CLEANUP_RETRY_SECONDS = 1.0
-# LakeFS answers at most so many in one page.
-_LONGEST_LOG = 1000
 
 
 class LakeFSControl:
@@ -89,7 +87,7 @@ class LakeFSControl:
         return self.get_commit(repository, found.commit_id)
 
     def log(self, repository: str, branch: str, amount: int) -> list[Commit]:
-        """Read the last commits of a branch, newest first, by first parents; at most 1000."""
+        """Read the last commits of a branch, newest first, by first parents; at most a page."""
         what = f"read the commits of branch {branch!r} of {repository!r}"
         # A branch by its own address: a name in the log's address may also be a tag or a commit.
         head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
@@ -98,7 +96,7 @@ class LakeFSControl:
     def ancestry(self, repository: str, commit_id: str, amount: int) -> list[Commit]:
         what = f"read the commits before {commit_id} of {repository!r}"
         path = f"{at_path('repositories', repository, 'refs', commit_id)}/commits"
-        query = {"first_parent": "true", "limit": "true", "amount": min(amount, _LONGEST_LOG)}
+        query = {"first_parent": "true", "limit": "true", "amount": min(amount, ENTRIES_PER_PAGE)}
         page = self._api.get(what, path, parsed(COMMITS), query, retrier=_retrier())
         if not page.results or page.results[0].id != commit_id:
             raise BackendUnavailableError(f"LakeFS could not {what}: it begins with another")

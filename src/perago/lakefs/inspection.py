@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from perago.connections import LakeFSConnection
 from perago.lakefs.api import REFS, REPOSITORIES, LakeFSApi, at_path, parsed
-from perago.names import STAGING_PREFIX
+from perago.names import ENTRIES_PER_PAGE, STAGING_PREFIX
 from perago.protocol.workspace import BranchHead
 from perago.retry import TRIES, retrying_times
-
-# LakeFS takes no more in one listing.
-MOST_LISTED = 1000
 
 
 class LakeFSInspection:
@@ -29,7 +26,7 @@ class LakeFSInspection:
             "list repositories",
             "/repositories",
             parsed(REPOSITORIES),
-            {"amount": min(amount, MOST_LISTED)},
+            {"amount": min(amount, ENTRIES_PER_PAGE)},
             retrier=retrying_times(self._tries),
         )
         return [(item.id, item.default_branch) for item in page.results]
@@ -49,7 +46,7 @@ class LakeFSInspection:
             f"list branches of {repository!r}",
             f"{at_path('repositories', repository)}/branches",
             parsed(REFS),
-            {"amount": min(amount, MOST_LISTED), "after": after},
+            {"amount": min(amount, ENTRIES_PER_PAGE), "after": after},
             retrier=retrying_times(self._tries),
         )
         return [BranchHead(item.id, item.commit_id) for item in page.results]

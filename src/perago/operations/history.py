@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, Protocol
 
+from perago.names import ENTRIES_PER_PAGE
 from perago.protocol.garbage import TAG_PREFIXES, read_tag
 from perago.protocol.ports import Change
 from perago.protocol.record import RESTORED_TAG, STAGING_COMMIT, Record, read_record
 from perago.protocol.workspace import BranchHead, Commit
 
-MOST_COMMITS = 1000
+# The log is one page, and its last entry only tells that there are older ones.
+MOST_SHOWN = ENTRIES_PER_PAGE - 1
 # A commit's changes are counted up to here: ten pages of a listing.
 MOST_COUNTED = 10_000
 # Each tag costs a request; of each kind the latest are read.
@@ -93,9 +95,9 @@ def read_history(
 ) -> History:
     """Read the last ``limit`` commits of a branch, by default the repository's default branch."""
     branch = branch or lake.default_branch(repository)
-    # One more tells whether there are older ones.
-    log = lake.log(repository, branch, min(limit, MOST_COMMITS - 1) + 1)
-    shown = log[: min(limit, MOST_COMMITS - 1)]
+    limit = min(limit, MOST_SHOWN)
+    log = lake.log(repository, branch, limit + 1)
+    shown = log[:limit]
     lost = _by_parent(find_lost(lake, repository, branch, log))
     head = shown[0]
     # Where nothing has come in their place the branch was taken back, or waits for a retry.

@@ -22,8 +22,8 @@ from perago.errors import (
     PreconditionError,
     RestoreError,
 )
+from perago.names import ENTRIES_PER_PAGE
 from perago.operations.history import (
-    MOST_COMMITS,
     Differences,
     HistoryLake,
     LostCommit,
@@ -96,7 +96,7 @@ class Restorer:
         lost = self._find(repository, tag)
         recorded = lost.record.branch if lost.record else None
         branch = branch or recorded or self._lake.default_branch(repository)
-        log = self._lake.log(repository, branch, MOST_COMMITS)
+        log = self._lake.log(repository, branch, ENTRIES_PER_PAGE)
         after = _after(log, lost, branch)
         if done := _already(after, lost):
             return Restoration(

@@ -193,7 +193,7 @@ class Objects(Protocol):
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
-        """Delete objects; at most 1000 keys. A key that is not there is fine."""
+        """Delete objects; at most ``DELETES_PER_REQUEST`` keys. A key that is not there is fine."""
         ...
 
 

@@ -25,6 +25,7 @@ from perago.errors import (
     TaskTerminalError,
     UnfinishedOperationError,
 )
+from perago.names import split_deletes
 from perago.protocol.job import SparkPorts
 from perago.protocol.last_seen import LastPublication
 from perago.protocol.leftovers import Boundary
@@ -32,8 +33,6 @@ from perago.protocol.ports import SparkExecution
 from perago.protocol.steps import Executed, Pinned, Steps, call_body, check_guardrails, check_result
 from perago.protocol.workspace import StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
-
-_MOST_DELETES = 1000
 
 
 def run_spark_task(steps: Steps, payload: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +182,7 @@ class _Writable(_Run):
     def _tidy(self, staging: StagingBranch, details: dict[str, Any]) -> bool:
         """Remove leftovers; whether anything else differs from the input."""
         counts, leftovers = self._survey(staging)
-        for start in range(0, len(leftovers), _MOST_DELETES):
-            keys = leftovers[start : start + _MOST_DELETES]
+        for keys in split_deletes(leftovers):
             self.ports.objects.delete(staging.repository, staging.branch, keys)
         details.update(counts, leftovers=len(leftovers))
         return any(counts.values())

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perago.names import listing_prefix
+from perago.names import listing_prefix, split_deletes
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import Effect, WriteLedger
 from perago.tasks.output_tables import is_data
 from perago.transfer.inventory import ObjectStore
-
-_MOST_DELETES = 1000
 
 
 class StagingStore(ObjectStore, Protocol):
@@ -92,8 +90,7 @@ class StagedTables:
             # An empty table has its schema in a file beside the partitions; these have it now.
             folders.add(self._start(path))
         older = [key for folder in folders for key in self._files_in(folder) if key not in new]
-        for start in range(0, len(older), _MOST_DELETES):
-            keys: Sequence[str] = older[start : start + _MOST_DELETES]
+        for keys in split_deletes(older):
             self.store.delete(self.staging.repository, self.staging.branch, keys)
 
     def _files_in(self, folder: str) -> list[str]:

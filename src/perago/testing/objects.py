@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from perago.errors import BackendRefusedError, NotFoundError
+from perago.names import DELETES_PER_REQUEST
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.testing.faults import Faults
 from perago.testing.repository import Repository, StoredObject, Tree
 from perago.transfer.inventory import Digest, RemoteObject
-
-_MAX_DELETES = 1000
 
 
 class InMemoryObjects:
@@ -110,8 +109,8 @@ class InMemoryObjects:
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         def do() -> None:
-            if len(keys) > _MAX_DELETES:
-                raise BackendRefusedError(f"{len(keys)} keys: at most {_MAX_DELETES} a call")
+            if len(keys) > DELETES_PER_REQUEST:
+                raise BackendRefusedError(f"{len(keys)} keys: at most {DELETES_PER_REQUEST} a call")
             with self._lock:
                 repo = self._repository(repository)
                 if branch not in repo.branches:

@@ -126,7 +126,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
-        """Delete objects, at most 1000. A key that does not exist is no error."""
+        """Delete objects, at most ``DELETES_PER_REQUEST``. A key that is not there is fine."""
         ...
 
 

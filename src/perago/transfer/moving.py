@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perago.errors import BackendUnavailableError
+from perago.names import split_deletes
 from perago.text import quote_path
 from perago.transfer.cache import CacheEntry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
@@ -30,7 +31,6 @@ from perago.transfer.scan import (
     write_all,
 )
 
-_DELETES_PER_CALL = 1000
 _HASHING_THREADS = 4
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Memory for one object while it moves: a few pieces of a large one, read ahead and being hashed.
@@ -245,7 +245,7 @@ def delete_partition(
     store: ObjectStore, repository: str, branch: str, keys: Sequence[str], threads: int
 ) -> None:
     """Delete objects, in as few requests as the store takes."""
-    batches = list(_batches(keys, _DELETES_PER_CALL))
+    batches = list(split_deletes(keys))
     run_over(
         batches, lambda batch: store.delete(repository, branch, batch), min(threads, len(batches))
     )
@@ -295,10 +295,6 @@ def _assert_as_scanned(source: Path, upload: Upload) -> None:
     """Refuse a file that a process of the body still writes: it could be published half-written."""
     if StatRecord.of(source.lstat()) != upload.record:
         raise changed_meanwhile(upload.path)
-
-
-def _batches(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (keys[start : start + size] for start in range(0, len(keys), size))
 
 
 def run_over(

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from perago.names import ENTRIES_PER_PAGE
+
 # What dividing may cost, in entries read: a hundred requests to LakeFS.
 _MAX_ENTRIES = 100_000
-# Listing a folder costs a request even if it holds fewer entries than a page of LakeFS.
-_ENTRIES_PER_REQUEST = 1000
 
 # Lists one folder: the paths directly in it, those of folders with a slash at the end.
 ListLevel = Callable[[str], Iterable[str]]
@@ -46,7 +46,8 @@ def split(level: ListLevel, wanted: int, most: int = _MAX_ENTRIES) -> list[Subtr
         subtree = waiting.popleft()
         share = max(1, most // 2)
         entries = list(islice(level(subtree.start), share + 1))
-        most -= max(len(entries), _ENTRIES_PER_REQUEST)
+        # Listing a folder costs a request even if it holds fewer entries than a page of LakeFS.
+        most -= max(len(entries), ENTRIES_PER_PAGE)
         inner = _inner(subtree, entries) if len(entries) <= share else []
         if inner:
             done.append(Subtree(subtree.start, is_deep=False, above=subtree.above))

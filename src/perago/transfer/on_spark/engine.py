@@ -31,7 +31,7 @@ from perago.transfer.subtrees import split
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A delete costs very little, and one request takes 1000 of them.
+# A delete costs very little, and one request takes many of them.
 _DELETES = Bounds(objects=50_000)
 
 
