@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from perago.operations.model_check import nearest, output_problem, params_problems
 from perago.operations.workflow_file import (
+    DECIDED_LATER,
+    STEP_TYPES,
     Json,
     WorkflowFile,
     all_steps,
@@ -22,16 +24,6 @@ from perago.operations.workflow_file import (
 )
 from perago.operations.workspace_origins import BranchKey, Origin, Origins
 from perago.tasks.definition import TaskDefinition
-
-# What decides at run time which tasks it runs: nothing can be said about them here.
-_UNFOLLOWED = {"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"}
-
-# The other types that Conductor knows itself. It takes any other for one that workers poll for.
-_TYPES = {
-    *("SIMPLE", "FORK_JOIN", "JOIN", "EXCLUSIVE_JOIN", "SWITCH", "DECISION", "DO_WHILE"),
-    *("TERMINATE", "WAIT", "HUMAN", "EVENT", "HTTP", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM"),
-    *("SET_VARIABLE", "KAFKA_PUBLISH", "NOOP", "USER_DEFINED", *_UNFOLLOWED),
-}
 
 _INPUT_KEYS = {"workspace", "params", "inputs"}
 _EXAMPLES = {
@@ -120,10 +112,10 @@ class _Check:
             for key in ("name", "taskReferenceName", "type"):
                 if not isinstance(step.get(key), str) or not step[key]:
                     self._error(shown, f'the step needs "{key}": "…"')
-            if isinstance(kind := step.get("type"), str) and kind not in _TYPES:
+            if isinstance(kind := step.get("type"), str) and kind not in STEP_TYPES:
                 # Conductor queues it under that name, where no worker of Perago looks.
-                says = self._error if kind.upper() in _TYPES else self._warn
-                known = nearest(kind.upper(), _TYPES)
+                says = self._error if kind.upper() in STEP_TYPES else self._warn
+                known = nearest(kind.upper(), STEP_TYPES)
                 says(shown, f"the type {kind!r} is not one of Conductor's own{known}")
             for problem in shape_problems(step):
                 self._error(shown, problem)
@@ -163,7 +155,7 @@ class _Check:
                     self._walk_loop(step, reference, state)
                 case "TERMINATE":
                     state.ended = True
-                case kind if kind in _UNFOLLOWED:
+                case kind if kind in DECIDED_LATER:
                     self._warn(reference, f"what a {kind} runs is not looked into")
             state.done.add(reference)
 

@@ -14,6 +14,23 @@ from perago.errors import DefinitionError
 _EXPRESSION = re.compile(r"\$\{([^}]*)\}")
 _HINT = "Correct the file, then run `perago workflow check FILE`."
 
+# Types of steps that decide at run time which tasks they run.
+DECIDED_LATER = frozenset({"FORK_JOIN_DYNAMIC", "DYNAMIC", "SUB_WORKFLOW", "START_WORKFLOW"})
+# That Conductor does itself, and that wait for nothing but other steps.
+DONE_BY_CONDUCTOR = frozenset(
+    {
+        *("FORK_JOIN", "JOIN", "EXCLUSIVE_JOIN", "SWITCH", "DECISION", "SET_VARIABLE"),
+        *("INLINE", "LAMBDA", "JSON_JQ_TRANSFORM", "NOOP"),
+    }
+)
+# All that Conductor knows. It takes any other for one that workers poll for.
+STEP_TYPES = frozenset(
+    {
+        *("SIMPLE", "DO_WHILE", "TERMINATE", "WAIT", "HUMAN", "EVENT", "HTTP"),
+        *("KAFKA_PUBLISH", "USER_DEFINED", *DONE_BY_CONDUCTOR, *DECIDED_LATER),
+    }
+)
+
 Json = dict[str, Any]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from perago.conductor.inspection import LogEntry
 from perago.conductor.workflows import ConductorWorkflows, StepAttempt, WorkflowRun
 from perago.errors import BackendUnavailableError, PeragoError, find_kind
+from perago.operations.workflow_file import DONE_BY_CONDUCTOR
 from perago.protocol.outcome import bare_reason
 from perago.protocol.ports import Clock
 from perago.text import shorten_line
@@ -113,11 +114,8 @@ class Follower:
 
 
 _DONE = {"COMPLETED", "IN_PROGRESS", "SCHEDULED"}
-# Conductor's own steps are over at once, and say nothing unless they fail.
-_SILENT = {
-    *("FORK", "FORK_JOIN", "JOIN", "SWITCH", "DECISION", "EXCLUSIVE_JOIN", "SET_VARIABLE"),
-    *("INLINE", "LAMBDA", "JSON_JQ_TRANSFORM", "NOOP"),
-}
+# These say nothing unless they fail. FORK is how Conductor names a FORK_JOIN that runs.
+_SILENT = {"FORK", *DONE_BY_CONDUCTOR}
 
 
 def describe_step(step: StepAttempt) -> str:
