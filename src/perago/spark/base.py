@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any
@@ -93,16 +93,29 @@ class BaseSessions:
     def _clone_base(self, remote: str, session: Any, content: Content) -> None:
         """Make the session a clone of the base session with this content, if there is one."""
         own_id = session.client._session_id
-        for base_id in self._base_ids(remote, content):
-            if self._clone(remote, session, base_id, own_id) is not Cloning.SOURCE_CLOSED:
-                return
-            self._closed.add(base_id)
+        self._try_bases(
+            remote,
+            content,
+            lambda base_id: self._clone(remote, session, base_id, own_id),
+            Cloning.SOURCE_CLOSED,
+        )
 
     def _keep_base(self, remote: str, session: Any, content: Content) -> None:
         """Make the base session with this content, as a clone of the session that got it."""
         own_id = session.client._session_id
+        self._try_bases(
+            remote,
+            content,
+            lambda base_id: self._clone(remote, session, own_id, base_id),
+            Cloning.TARGET_CLOSED,
+        )
+
+    def _try_bases(
+        self, remote: str, content: Content, ask: Callable[[str], Cloning], closed: Cloning
+    ) -> None:
+        """Ask with one id of a base session after the other, until one is not closed."""
         for base_id in self._base_ids(remote, content):
-            if self._clone(remote, session, own_id, base_id) is not Cloning.TARGET_CLOSED:
+            if ask(base_id) is not closed:
                 return
             self._closed.add(base_id)
 
