@@ -7,17 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from perago.errors import BackendError
-from perago.operations.budget import PublishTimes, read_publish_times
+from perago.operations.budget import PublishTimes, read_budgets, read_publish_times
 
 WIDTH = 640.0
 HEIGHT = 180.0
 _LEFT, _BOTTOM, _TOP = 8.0, 24.0, 14.0
 # Empty buckets that are shown on either side of what was measured.
 _AROUND = 2
-_BUDGET = "perago_publish_budget_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +65,12 @@ def build_histograms(texts: Iterable[str]) -> list[Histogram]:
         for task, times in read_publish_times(text).items():
             for bound, count in times.buckets:
                 counts[task][bound] += count
-        budgets |= _read_budgets(text)
+        budgets |= read_budgets(text)
     added = {task: PublishTimes(tuple(sorted(found.items()))) for task, found in counts.items()}
     return [
         _build(task, added.get(task, PublishTimes()), budgets.get(task))
         for task in sorted({*added, *budgets})
     ]
-
-
-def _read_budgets(text: str) -> dict[str, float]:
-    try:
-        families = list(text_string_to_metric_families(text))
-        samples = (sample for family in families for sample in family.samples)
-        return {it.labels["task"]: it.value for it in samples if it.name == _BUDGET}
-    except (KeyError, ValueError) as error:
-        raise BackendError("what was read is not the metrics of a Perago worker") from error
 
 
 def _build(task: str, times: PublishTimes, budget: float | None) -> Histogram:

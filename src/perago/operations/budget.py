@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError
 from perago.http_client import HttpClient, RequestError
@@ -15,6 +18,7 @@ from perago.tasks.controls import LONGEST_HEARTBEAT_SECONDS, PublishBudget
 
 LEAST_OBSERVATIONS = 20
 _HISTOGRAM = "perago_publish_seconds"
+_BUDGET = "perago_publish_budget_seconds"
 # What a merge is: a relocation has a timeout of its own, and an unchanged target needs neither.
 _MERGES = frozenset({"merged", "unknown"})
 _LEAST_MARGIN = 1.0
@@ -78,19 +82,35 @@ def propose_budget(times: PublishTimes, response_seconds: float) -> PublishBudge
 def read_publish_times(text: str) -> dict[str, PublishTimes]:
     """The merge times per task in a worker's ``/metrics``."""
     counts: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
+    with _reading_metrics():
+        for sample in _samples(text, f"{_HISTOGRAM}_bucket"):
+            if sample.labels["how"] in _MERGES:
+                # Cumulative counts of two histograms with the same bounds add up.
+                bound = float(sample.labels["le"])
+                counts[sample.labels["task"]][bound] += int(sample.value)
+    return {task: PublishTimes(tuple(sorted(found.items()))) for task, found in counts.items()}
+
+
+def read_budgets(text: str) -> dict[str, float]:
+    """The seconds that publish budgets give to a merge, per task, in a worker's ``/metrics``."""
+    with _reading_metrics():
+        return {sample.labels["task"]: sample.value for sample in _samples(text, _BUDGET)}
+
+
+def _samples(text: str, name: str) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(text):
+        yield from (sample for sample in family.samples if sample.name == name)
+
+
+@contextmanager
+def _reading_metrics() -> Iterator[None]:
     try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == f"{_HISTOGRAM}_bucket" and sample.labels["how"] in _MERGES:
-                    # Cumulative counts of two histograms with the same bounds add up.
-                    bound = float(sample.labels["le"])
-                    counts[sample.labels["task"]][bound] += int(sample.value)
+        yield
     except (KeyError, ValueError, OverflowError) as error:
         raise BackendError(
             "what was read is not the metrics of a Perago worker",
             hint="Give the worker's own address: --metrics-url http://HOST:PORT/metrics.",
         ) from error
-    return {task: PublishTimes(tuple(sorted(found.items()))) for task, found in counts.items()}
 
 
 def fetch_metrics(url: str) -> str:
