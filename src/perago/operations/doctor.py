@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from perago.conductor.client import ConductorAttempts
 from perago.conductor.taskdefs import ConductorTaskDefs
-from perago.connections import LakeFSConnection, plain_http_warning
+from perago.connections import ConductorConnection, LakeFSConnection, plain_http_warning
 from perago.errors import BackendError, BackendUnavailableError, PeragoError
 from perago.lakefs.api import LakeFSApi
 from perago.lakefs.control import LakeFSControl
@@ -27,7 +27,14 @@ from perago.operations.findings import Finding
 from perago.operations.registration import compare_with_conductor
 from perago.operations.rights import try_rights
 from perago.operations.root_check import check_root
-from perago.operations.server_checks import lakefs_errors
+from perago.operations.server_checks import (
+    SPARK_HINT,
+    conductor_to_check,
+    is_about_lakefs,
+    lakefs_errors,
+    lakefs_to_check,
+    plain_http_warnings,
+)
 from perago.servers.toolchain import java
 from perago.settings import LoadedSettings, Settings, read_settings
 from perago.spark.masters import check_master
@@ -35,10 +42,8 @@ from perago.spark.runtime import open_runtime
 from perago.spark.settings import ExternalSpark, ManagedSpark, SparkOptions, resolve_spark
 from perago.tasks.discover import Inspection
 from perago.wiring import spark_probe
-from perago.wiring.connections import conductor_connection, lakefs_connection
 from perago.wiring.tasks import inspect_targets
 
-_REQUEST_SECONDS = 10.0
 # HTTP dates have whole seconds, and an answer takes a while.
 _LARGEST_CLOCK_DIFFERENCE = 5.0
 _MOST_REPOSITORIES = 20
@@ -67,7 +72,7 @@ class Examination:
         settings = loaded.settings
         yield from _check_configuration(loaded)
         try:
-            lakefs = replace(lakefs_connection(settings), read_timeout=_REQUEST_SECONDS)
+            lakefs = lakefs_to_check(settings)
         except PeragoError as error:
             lakefs = None
             yield from _failures("LakeFS", error)
@@ -84,7 +89,7 @@ class Examination:
     def _check_lakefs(self, connection: LakeFSConnection, settings: Settings) -> Iterator[Finding]:
         with closing(LakeFSControl(connection)) as lake:
             yield Finding("LakeFS", True, f"{connection.server} answers, {_version_of(lake)}")
-            yield from _warn_of_plain_http("LAKECTL_SERVER_ENDPOINT_URL", connection.server)
+            yield from _warn_of_plain_http(connection)
             yield from compare_clocks("LakeFS", lake.clock_difference)
             yield from check_objects(connection, lake, self.try_in)
             with closing(LakeFSGarbage(connection)) as garbage:
@@ -99,7 +104,7 @@ class Examination:
 
     def _check_conductor(self, settings: Settings) -> Iterator[Finding]:
         try:
-            connection = replace(conductor_connection(settings), read_timeout=_REQUEST_SECONDS)
+            connection = conductor_to_check(settings)
         except PeragoError as error:
             yield from _failures("Conductor", error)
             return
@@ -110,7 +115,7 @@ class Examination:
                 yield _failure("Conductor", error, f"CONDUCTOR_SERVER_URL={connection.api}")
                 return
             yield Finding("Conductor", True, f"{connection.api} answers, {_version_of(conductor)}")
-            yield from _warn_of_plain_http("CONDUCTOR_SERVER_URL", connection.api)
+            yield from _warn_of_plain_http(connection)
             yield from compare_clocks("Conductor", conductor.clock_difference)
         with closing(ConductorTaskDefs(connection)) as taskdefs:
             found = inspect_targets(settings, self.targets)
@@ -157,8 +162,7 @@ class Examination:
             remote = spark.remote.get_secret_value()
             remember_spark_remote(remote)
             for finding in _probe_spark(remote, "SPARK_REMOTE", with_job=self.with_job):
-                # That Spark cannot reach LakeFS either says nothing about Spark.
-                if lakefs_answers or finding.ok or "s3a" not in finding.text:
+                if lakefs_answers or finding.ok or not is_about_lakefs(finding.text):
                     yield finding
             return
         found = list(_find_java(spark.connect.java if spark else java.SPARK))
@@ -319,16 +323,15 @@ def _probe_spark(remote: str, whose: str, *, with_job: bool) -> Iterator[Finding
     except PeragoError as error:
         yield _failure("Spark", error, whose)
         return
-    hint = "Have the server's operator set what docs/spark.md lists."
     for problem in problems:
-        yield Finding("Spark", False, f"{whose}: {problem}", hint)
+        yield Finding("Spark", False, f"{whose}: {problem}", SPARK_HINT)
     if not problems:
         job = ", and runs Python functions" if with_job else ""
         yield Finding("Spark", True, f"{whose} reads LakeFS through s3a://{job}")
 
 
-def _warn_of_plain_http(setting: str, url: str) -> Iterator[Finding]:
-    if warning := plain_http_warning(url):
+def _warn_of_plain_http(connection: LakeFSConnection | ConductorConnection) -> Iterator[Finding]:
+    for setting, _, warning in plain_http_warnings(connection):
         yield Finding(setting, False, warning, f"Set {setting} to an https:// address.")
 
 

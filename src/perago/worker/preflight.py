@@ -10,13 +10,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perago.conductor.taskdefs import ConductorTaskDefs
-from perago.connections import plain_http_warning
+from perago.connections import ConductorConnection, LakeFSConnection
 from perago.errors import BackendError, BackendUnavailableError, ConfigurationError, PeragoError
 from perago.operations import registration
-from perago.operations.server_checks import lakefs_errors
+from perago.operations.server_checks import (
+    SPARK_HINT,
+    conductor_to_check,
+    is_about_lakefs,
+    lakefs_errors,
+    lakefs_to_check,
+    plain_http_warnings,
+)
 from perago.servers.toolchain import java, spark_jars
 from perago.servers.toolchain.cache import Cache
 from perago.settings import Settings
@@ -26,11 +33,9 @@ from perago.spark.settings import ExternalSpark, ManagedSpark
 from perago.tasks.definition import TaskDefinition
 from perago.tasks.taskdef import taskdef_warnings
 from perago.wiring import spark_probe
-from perago.wiring.connections import conductor_connection, lakefs_connection
 
 # For all checks together; each request has a part of it.
 _SECONDS = 30.0
-_REQUEST_SECONDS = 10.0
 # The user of a managed Spark while it is tried.
 _PREFLIGHT = "preflight"
 
@@ -61,10 +66,10 @@ class Findings:
     def is_error(self) -> bool:
         return bool(self.settings or self.servers)
 
-    def warn_of_plain_http(self, setting: str, url: str) -> None:
-        """Add a warning if an address sends credentials in the clear to another machine."""
-        if warning := plain_http_warning(url):
-            self.warnings.append(f"{setting}={url}: {warning}")
+    def warn_of_plain_http(self, connection: LakeFSConnection | ConductorConnection) -> None:
+        """Add a warning for each address that gets credentials in the clear."""
+        for setting, address, warning in plain_http_warnings(connection):
+            self.warnings.append(f"{setting}={address}: {warning}")
 
     def raise_if_any(self) -> None:
         lines = "\n".join([*self.settings, *self.servers])
@@ -96,8 +101,8 @@ def preflight(
         checks["Spark"] = _Check("SPARK_REMOTE", lambda found: _check_spark(external, found))
     found = _run(checks)
     if "LakeFS" in found and "Spark" in found and found["LakeFS"].is_error:
-        # That Spark cannot reach LakeFS either says nothing about Spark.
-        found["Spark"].settings = [line for line in found["Spark"].settings if "s3a" not in line]
+        blamed = found["Spark"].settings
+        found["Spark"].settings = [line for line in blamed if not is_about_lakefs(line)]
     findings = Findings()
     for name in sorted(found):
         findings.take(found[name])
@@ -186,7 +191,7 @@ def _check_spark(spark: ExternalSpark | ManagedSpark, findings: Findings) -> Non
         return
     if problems:
         findings.settings += [f"SPARK_REMOTE: {problem}" for problem in problems]
-        findings.hints.append("Have the server's operator set what docs/spark.md lists.")
+        findings.hints.append(SPARK_HINT)
 
 
 def _check_master(spark: ManagedSpark, findings: Findings) -> None:
@@ -198,13 +203,11 @@ def _check_master(spark: ManagedSpark, findings: Findings) -> None:
 
 def _check_lakefs(settings: Settings, findings: Findings) -> None:
     try:
-        connection = replace(lakefs_connection(settings), read_timeout=_REQUEST_SECONDS)
+        connection = lakefs_to_check(settings)
     except ConfigurationError as error:
         findings.add(error)
         return
-    findings.warn_of_plain_http("LAKECTL_SERVER_ENDPOINT_URL", connection.server)
-    if connection.s3_endpoint is not None:
-        findings.warn_of_plain_http("PERAGO_LAKEFS_S3_ENDPOINT", connection.gateway)
+    findings.warn_of_plain_http(connection)
     for setting, failed in lakefs_errors(connection):
         findings.add(failed, setting)
 
@@ -217,11 +220,11 @@ def _check_conductor(
     register: bool,
 ) -> None:
     try:
-        connection = replace(conductor_connection(settings), read_timeout=_REQUEST_SECONDS)
+        connection = conductor_to_check(settings)
     except ConfigurationError as error:
         findings.add(error)
         return
-    findings.warn_of_plain_http("CONDUCTOR_SERVER_URL", connection.api)
+    findings.warn_of_plain_http(connection)
     conductor = ConductorTaskDefs(connection)
     try:
         _check_taskdefs(conductor, definitions, findings, register=register)

@@ -128,6 +128,16 @@ def test_a_healthy_set_up_has_a_line_for_each_thing(set_up: SetUp) -> None:
     }
 
 
+def test_plain_http_to_the_gateway_is_found(set_up: SetUp) -> None:
+    lakefs = set_up.serve(lakefs_answers())
+    set_up.set_servers(lakefs, set_up.serve(conductor_answers()))
+    set_up.set(PERAGO_LAKEFS_S3_ENDPOINT=lakefs.replace("127.0.0.1", ANOTHER_NAME))
+    found = findings()["PERAGO_LAKEFS_S3_ENDPOINT"]
+    assert not found.ok
+    assert found.text.startswith("plain http to another machine")
+    assert found.hint == "Set PERAGO_LAKEFS_S3_ENDPOINT to an https:// address."
+
+
 @pytest.mark.parametrize("asked", ["auto", "gateway"])
 def test_the_way_of_objects_is_shown(set_up: SetUp, asked: str) -> None:
     storage = {"blockstore_type": "s3", "pre_sign_support": True}

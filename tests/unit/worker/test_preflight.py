@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from perago.connections import LakeFSConnection, plain_http_warning
+from perago.connections import ConductorConnection, LakeFSConnection, plain_http_warning
 from perago.errors import BackendUnavailableError, ConfigurationError
-from perago.operations import registration
+from perago.operations import registration, server_checks
 from perago.servers.spark import ConnectSettings
 from perago.servers.toolchain import java, spark_jars
 from perago.settings import Settings
@@ -93,7 +93,7 @@ def test_other_servers_than_those_that_are_meant_are_all_named(kind: str) -> Non
 def test_servers_that_do_not_answer_are_waited_for_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server_checks, "_REQUEST_SECONDS", 0.5)
     with GarbageServer(GARBAGE["dripping headers"]) as server:
         began = time.monotonic()
         said = problems(settings(server.url, server.url))
@@ -156,7 +156,7 @@ def test_servers_that_are_right_leave_only_what_they_say(lakefs: str, conductor:
 def test_plain_http_to_another_machine_is_a_warning(url: str, *, warns: bool) -> None:
     assert (plain_http_warning(url) is not None) is warns
     findings = Findings()
-    findings.warn_of_plain_http("CONDUCTOR_SERVER_URL", url)
+    findings.warn_of_plain_http(ConductorConnection(url))
     assert [warning.startswith(f"CONDUCTOR_SERVER_URL={url}") for warning in findings.warnings] == (
         [True] if warns else []
     )
