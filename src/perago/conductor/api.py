@@ -62,6 +62,14 @@ class TaskMessage(ConductorMessage):
     input_data: dict[str, Any] | None = None
 
 
+class TaskTimesMessage(TaskMessage):
+    """A task with its times and its output, as people look at it."""
+
+    start_time: Moment = 0
+    end_time: Moment = 0
+    output_data: dict[str, Any] | None = None
+
+
 class WorkflowMessage(ConductorMessage):
     """A workflow without its tasks."""
 
@@ -70,6 +78,20 @@ class WorkflowMessage(ConductorMessage):
     end_time: Moment | None = None
 
 
+class WorkflowTimesMessage(WorkflowMessage):
+    """A workflow with its name, its times and its end, as people look at it."""
+
+    workflow_name: str | None = None
+    start_time: Moment | None = None
+    create_time: Moment | None = None
+    reason_for_incompletion: str | None = None
+
+    @property
+    def started_ms(self) -> int:
+        return self.start_time or self.create_time or 0
+
+
+Task = TypeVar("Task", bound=TaskMessage)
 Instance = TypeVar("Instance", bound=WorkflowMessage)
 
 
@@ -257,18 +279,42 @@ class ConductorApi:
         return [text for text in (self._token, secret and secret.get_secret_value()) if text]
 
 
+def read_task(api: ConductorApi, task_id: str, kind: TypeAdapter[Task], tries: int) -> Task:
+    """Read a task; raises ``NotFoundError`` where there is none."""
+    what, path = f"read task {task_id}", f"/tasks/{segment(task_id)}"
+
+    def once() -> Task:
+        found = api.get(what, path, parsed(kind))
+        if found is None:
+            raise NotFoundError(f"Conductor has no task {task_id}")
+        if found.task_id != task_id:
+            raise BackendUnavailableError(f"Conductor answered with another task to {what}")
+        return found
+
+    return retrying_times(tries)(once)
+
+
 def read_workflow(
-    api: ConductorApi, workflow_id: str, kind: TypeAdapter[Instance], tries: int
+    api: ConductorApi,
+    workflow_id: str,
+    kind: TypeAdapter[Instance],
+    tries: int,
+    *,
+    with_tasks: bool = True,
 ) -> Instance:
-    """Read a workflow instance with its tasks; raises ``NotFoundError`` where there is none."""
+    """Read a workflow instance; raises ``NotFoundError`` where there is none."""
     what, path = f"read workflow {workflow_id}", f"/workflow/{segment(workflow_id)}"
-    query = {"includeTasks": "true"}
-    found: Instance | None = retrying_times(tries)(api.get, what, path, parsed(kind), query)
-    if found is None:
-        raise NotFoundError(f"Conductor has no workflow {workflow_id}")
-    if found.workflow_id != workflow_id:
-        raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
-    return found
+    query = {"includeTasks": "true" if with_tasks else "false"}
+
+    def once() -> Instance:
+        found = api.get(what, path, parsed(kind), query)
+        if found is None:
+            raise NotFoundError(f"Conductor has no workflow {workflow_id}")
+        if found.workflow_id != workflow_id:
+            raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
+        return found
+
+    return retrying_times(tries)(once)
 
 
 def segment(text: str) -> str:

@@ -13,13 +13,14 @@ from perago.conductor.api import (
     WORKFLOW,
     ConductorApi,
     TaskMessage,
-    WorkflowMessage,
     exactly,
     parsed,
+    read_task,
+    read_workflow,
     segment,
 )
 from perago.connections import ConductorConnection
-from perago.errors import BackendUnavailableError, NotFoundError
+from perago.errors import BackendUnavailableError
 from perago.http_errors import nothing
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome, told_reason
@@ -87,7 +88,7 @@ class ConductorAttempts:
         return [name for queue, name in queues.items() if sizes[queue]]
 
     def read(self, task_id: str) -> AttemptSnapshot:
-        task = retrying_times(self._tries)(self._get_task, task_id)
+        task = read_task(self._api, task_id, TASK, self._tries)
         return AttemptSnapshot(
             status=task.status,
             workflow_instance_id=task.workflow_instance_id,
@@ -100,8 +101,11 @@ class ConductorAttempts:
         )
 
     def has_ended_before(self, workflow_instance_id: str) -> bool:
+        found = read_workflow(
+            self._api, workflow_instance_id, WORKFLOW, self._tries, with_tasks=False
+        )
         # Conductor leaves the time of the last end on a workflow that is retried or rerun.
-        return bool(retrying_times(self._tries)(self._get_workflow, workflow_instance_id).end_time)
+        return bool(found.end_time)
 
     def assert_answers(self) -> None:
         """Make sure that a Conductor answers here, and not just any web server.
@@ -163,29 +167,6 @@ class ConductorAttempts:
         """Hand an attempt back: a plain IN_PROGRESS update puts it into the queue again."""
         what = f"hand back task {claim.attempt.task_id}"
         self._update(claim, _result(claim, "IN_PROGRESS"), what)
-
-    def _get_task(self, task_id: str) -> TaskMessage:
-        what = f"read task {task_id}"
-        task = self._api.get(what, f"/tasks/{segment(task_id)}", parsed(TASK))
-        if task is None:
-            raise NotFoundError(f"Conductor has no task {task_id}")
-        if task.task_id != task_id:
-            raise BackendUnavailableError(f"Conductor answered with another task to {what}")
-        return task
-
-    def _get_workflow(self, workflow_id: str) -> WorkflowMessage:
-        what = f"read workflow {workflow_id}"
-        workflow = self._api.get(
-            what,
-            f"/workflow/{segment(workflow_id)}",
-            parsed(WORKFLOW),
-            {"includeTasks": "false"},
-        )
-        if workflow is None:
-            raise NotFoundError(f"Conductor has no workflow {workflow_id}")
-        if workflow.workflow_id != workflow_id:
-            raise BackendUnavailableError(f"Conductor answered with another workflow to {what}")
-        return workflow
 
     def _update(
         self,

@@ -14,9 +14,10 @@ from perago.conductor.api import (
     ConductorMessage,
     Count,
     Moment,
-    TaskMessage,
-    WorkflowMessage,
+    TaskTimesMessage,
+    WorkflowTimesMessage,
     parsed,
+    read_task,
     read_workflow,
     segment,
     shallow,
@@ -33,12 +34,9 @@ class _TypeMessage(ConductorMessage):
     type: str | None = None
 
 
-class _TaskMessage(TaskMessage):
-    start_time: Moment = 0
+class _TaskMessage(TaskTimesMessage):
     update_time: Moment = 0
-    end_time: Moment = 0
     workflow_task: _TypeMessage | None = None
-    output_data: dict[str, Any] | None = None
 
 
 class _SummaryMessage(ConductorMessage):
@@ -54,12 +52,7 @@ class _LogMessage(ConductorMessage):
     created_time: Moment = 0
 
 
-class _WorkflowMessage(WorkflowMessage):
-    workflow_name: str | None = None
-    start_time: Moment | None = None
-    create_time: Moment | None = None
-    end_time: Moment | None = None
-    reason_for_incompletion: str | None = None
+class _WorkflowMessage(WorkflowTimesMessage):
     workflow_definition: dict[str, Any] | None = None
     tasks: list[_TaskMessage] | None = None
 
@@ -180,13 +173,7 @@ class ConductorInspection:
 
     def task(self, task_id: str) -> TaskView:
         """Read a task; raises ``NotFoundError`` where Conductor has none of that id."""
-        what, path = f"read task {task_id}", f"/tasks/{segment(task_id)}"
-        task = retrying_times(self._tries)(self._api.get, what, path, parsed(_TASK))
-        if task is None:
-            raise NotFoundError(f"Conductor has no task {task_id}")
-        if task.task_id != task_id:
-            raise BackendUnavailableError(f"Conductor answered with another task to {what}")
-        return _view(task)
+        return _view(read_task(self._api, task_id, _TASK, self._tries))
 
     def running(self) -> list[TaskView]:
         """Read the tasks that are claimed and have not ended, the oldest claim first.
@@ -222,7 +209,7 @@ class ConductorInspection:
             workflow_id=found.workflow_id,
             name=found.workflow_name or "",
             status=found.status,
-            started=_moment(found.start_time or found.create_time or 0),
+            started=_moment(found.started_ms),
             ended=_moment(found.end_time or 0),
             reason=found.reason_for_incompletion or None,
             tasks=tuple(_view(task) for task in found.tasks or []),

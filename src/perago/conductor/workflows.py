@@ -14,8 +14,9 @@ from perago.conductor.api import (
     ConductorMessage,
     Count,
     Moment,
-    TaskMessage,
+    TaskTimesMessage,
     WorkflowMessage,
+    WorkflowTimesMessage,
     read_workflow,
     segment,
     shallow,
@@ -30,25 +31,18 @@ from perago.retry import TRIES, UNSENT_SECONDS, retrying_times
 _WORKFLOW_ID = re.compile(r"[\w-]{16,128}", re.ASCII)
 
 
-class _StepAttemptMessage(TaskMessage):
+class _StepAttemptMessage(TaskTimesMessage):
     """A task, as its workflow's answer holds it."""
 
-    start_time: Moment = 0
-    end_time: Moment = 0
     retried: bool = False
     callback_after_seconds: Count = 0
     start_delay_in_seconds: Count = 0
-    output_data: dict[str, Any] | None = None
 
 
-class _RunMessage(WorkflowMessage):
+class _RunMessage(WorkflowTimesMessage):
     """A workflow with its tasks."""
 
-    workflow_name: str | None = None
     workflow_version: Count = 0
-    start_time: Moment | None = None
-    create_time: Moment | None = None
-    reason_for_incompletion: str | None = None
     output: dict[str, Any] | None = None
     tasks: list[_StepAttemptMessage] | None = None
 
@@ -190,7 +184,7 @@ class ConductorWorkflows:
             name=found.workflow_name or "",
             version=found.workflow_version,
             status=found.status,
-            started_ms=found.start_time or found.create_time or 0,
+            started_ms=found.started_ms,
             ended_ms=found.end_time or 0,
             reason=found.reason_for_incompletion or None,
             output=found.output or {},
