@@ -32,6 +32,7 @@ from perago.protocol.fences import (
     ReplaceAbandoned,
     build_workspace_publication_plan,
 )
+from perago.protocol.forks import ending_forks
 from perago.protocol.identity import Execution
 from perago.protocol.job import Check, Job, Ports, StoragePorts, WorkspaceUse
 from perago.protocol.json_value import is_too_deep
@@ -328,7 +329,8 @@ def validate_params(job: Job, params: dict[str, Any]) -> BaseModel:
 def call_body(call: Callable[[], Any], what: str = "task body") -> Any:
     """Run an author's code; whatever it raises must end the attempt and not the worker."""
     try:
-        return call()
+        with ending_forks():
+            return call()
     except (Exception, KeyboardInterrupt):
         raise
     except SystemExit as error:

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from perago.conductor.client import ConductorAttempts
 from perago.errors import BackendUnavailableError, StaleAttemptError
@@ -76,10 +76,6 @@ _END_SECONDS = 5.0
 _LONGEST_DETAIL = 2000
 # Of the lines that a task logs, so much goes to its Conductor task log.
 _MOST_REPORTED = 64_000
-_FORKED_CHILD = (
-    "a process that the body forked has returned from the body and is ended; the attempt goes on "
-    "in the process that forked it. End a forked process with os._exit(), or use multiprocessing."
-)
 
 
 def end_group() -> None:
@@ -169,14 +165,11 @@ class BodyRemains:
 
     def __init__(self, line: SupervisorLine) -> None:
         self._line = line
-        self._pid = os.getpid()
         self._kept = kernel.children()
         self._state = ProcessState.take()
 
     def clear(self) -> None:
         """End the processes that a body left running, and undo what it changed of this one."""
-        if os.getpid() != self._pid:
-            _end_forked_child()
         self._state.restore()
         if count := kernel.end_descendants(_END_SECONDS, keep=self._kept):
             self._line.report_phase(PhaseEvent("processes_ended", "body", None, {"count": count}))
@@ -313,13 +306,6 @@ def _alone(job: Job, remains: BodyRemains) -> Job:
 def _restore_stop_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-
-
-def _end_forked_child() -> NoReturn:
-    """End a process that a body forked and that has come back from it: it is not the attempt."""
-    print(_FORKED_CHILD, file=sys.stderr)
-    _flush()
-    os._exit(1)
 
 
 def _flush() -> None:

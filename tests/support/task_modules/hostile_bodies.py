@@ -135,6 +135,18 @@ def _process() -> dict[str, Any]:
     }
 
 
+def _fork(how: str) -> Any:
+    """Fork a child that comes back from the body; its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if how == "exit":
+        sys.exit(3)
+    if how == "raise":
+        raise RuntimeError("raised in the child")
+    return "of the child"
+
+
 def _act(params: Params) -> Any:
     match params.do:
         case "change-process":
@@ -142,9 +154,7 @@ def _act(params: Params) -> Any:
         case "process":
             return _process()
         case "fork":
-            if os.fork() == 0:
-                return "the child's"
-            time.sleep(1.0)
+            return _fork(params.value)
         case "mute":
             raise Mute
         case "nested":

@@ -178,6 +178,17 @@ def test_a_completed_attempt_leaves_no_process_behind(shared: MemoryWorker, tmp_
     assert running(noted(tmp_path / "pids")) == []
 
 
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("raise", 1)])
+def test_a_forked_child_that_comes_back_from_the_body_is_no_second_executor(
+    own: MemoryWorker, how: str, code: int
+) -> None:
+    """Its outcome was taken for that of the attempt, and the attempt's for that of the next one."""
+    task = own.run("fork", value=how)
+    assert (task.status, task.output) == ("COMPLETED", {"result": {"value": code}})
+    assert ("raised in the child" in "\n".join(task.logs)) == (how == "raise")
+    assert own.run("", value="next").output == {"result": {"value": "next"}}
+
+
 def test_executors_ignore_a_stop_and_the_programs_of_a_body_do_not(
     shared: MemoryWorker, tmp_path: Path
 ) -> None:
@@ -213,11 +224,6 @@ def test_what_a_body_changes_of_its_process_is_gone_with_the_body(shared: Memory
     assert (changed.status, changed.reason) == ("COMPLETED", None)
     assert shared.run("process").output["result"]["value"] == before
     assert any("printed again" in line for line in shared.run("print", value="again").logs)
-
-
-def test_a_process_that_a_body_forks_does_not_go_on_as_the_attempt(shared: MemoryWorker) -> None:
-    assert shared.run("fork", value="own").output == {"result": {"value": "own"}}
-    assert shared.run("", value="after").output == {"result": {"value": "after"}}
 
 
 def test_the_kernel_prefers_executors_when_memory_runs_out(shared: MemoryWorker) -> None:
