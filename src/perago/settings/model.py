@@ -30,7 +30,12 @@ class Address(NamedTuple):
 
 
 def _check_url(value: str) -> str:
-    parts = urlsplit(value)
+    if not value.isascii():
+        raise ValueError("write the address in ASCII; a host with other letters begins with xn--")
+    try:
+        parts = urlsplit(value)
+    except ValueError:  # its text repeats the address
+        parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("write an http:// or https:// address with a host")
     if parts.username is not None or parts.password is not None:

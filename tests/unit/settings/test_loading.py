@@ -175,6 +175,16 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
     assert "many-things" not in text
 
 
+@pytest.mark.parametrize("value", [f"http://user:{SECRET}@ex℀mple", f"http://[{SECRET}]"])
+def test_an_address_that_cannot_be_parsed_is_not_repeated(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONDUCTOR_SERVER_URL", value)
+    (only,) = problems()
+    assert only.startswith("CONDUCTOR_SERVER_URL (environment): write ")
+    assert SECRET not in only
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -183,6 +193,7 @@ def test_every_wrong_value_is_named_at_once_with_its_origin_and_without_the_valu
         ("LAKECTL_SERVER_ENDPOINT_URL", "http://x:99999"),
         ("LAKECTL_SERVER_ENDPOINT_URL", "http://x?y=1"),
         ("LAKECTL_SERVER_ENDPOINT_URL", "http://x\n"),
+        ("LAKECTL_SERVER_ENDPOINT_URL", "http://münchen.example"),
         ("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "key\n"),
         ("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", " secret"),
         ("PERAGO_TRANSFER", "presigned"),
