@@ -61,8 +61,8 @@ class Heartbeat:
     def begin(self) -> None:
         """Renew the lease from now on; a second call does nothing. One thread may call it."""
         if not self._begun:
-            self._begun = True
             self._thread.start()
+            self._begun = True
 
     def __enter__(self) -> Self:
         return self

@@ -29,7 +29,7 @@ from perago.observability.running import PhaseView, RunningView
 from perago.protocol.events import PhaseEvent, describe_progress
 from perago.protocol.identity import Execution
 from perago.protocol.json_value import MAX_DEPTH, is_too_deep
-from perago.protocol.outcome import Failed, Outcome, describe, failure_of
+from perago.protocol.outcome import Failed, Outcome, describe, failure_of, machine_error
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
 from perago.transfer.sweep import clear
@@ -243,14 +243,15 @@ class Slot:
     def _fail_unexpectedly(
         self, error: Exception, running: RunningAttempt, delivery: Delivery
     ) -> Outcome:
-        """Fail the attempt for a bug on this side; its executor may be in any state."""
+        """Fail the attempt for a bug here or a full machine; its executor may be in any state."""
         try:
             self._executor.end()
             self._clear(running, delivery)
         except Exception:  # noqa: BLE001  what is left is swept at the next start
             _log.exception("slot_failed", slot=self.number)
         why = f"{type(error).__name__}: {describe(error)}"
-        return failure_of(PeragoError(f"the supervisor failed during {running.phase}: {why}"))
+        bug = PeragoError(f"the supervisor failed during {running.phase}: {why}")
+        return failure_of(machine_error(error) or bug)
 
     def _clear(self, running: RunningAttempt, delivery: Delivery) -> None:
         self._context.clear(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -189,3 +190,18 @@ def test_every_entry_of_a_task_log_is_bounded_and_valid_unicode() -> None:
     assert len(entries) <= 10
     assert max(len(entry.encode()) for entry in entries) <= 80_000
     assert entries[-2].startswith("RuntimeError: ")
+
+
+def test_a_heartbeat_without_a_thread_says_why(
+    conductor: InMemoryConductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    claim = poll(conductor).claim
+    with (
+        pytest.raises(RuntimeError, match="can't start new thread"),
+        Heartbeat(conductor, claim, 60.0) as heartbeat,
+    ):
+        heartbeat.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -269,6 +270,20 @@ def explain(error: Exception, died: SparkServerDiedError | None, watched: Runnin
     found = Slot(0, context, {}, [], StopSignals(), nobody)._explain(failure_of(error), watched)
     assert isinstance(found, Failed)
     return found
+
+
+def test_a_supervisor_whose_machine_is_at_its_end_says_so(watched: RunningAttempt) -> None:
+    """So that polling pauses: the next attempt would fare no better."""
+    context: Any = Context(None)
+    nobody: Any = None
+    worker_slot = Slot(0, context, {}, [], StopSignals(), nobody)
+    full = OSError(errno.EMFILE, "Too many open files")
+    failed = worker_slot._fail_unexpectedly(full, watched, nobody)
+    assert isinstance(failed, Failed)
+    assert (failed.code, failed.is_infrastructure) == ("PRG-104", True)
+    failed = worker_slot._fail_unexpectedly(LookupError("a bug"), watched, nobody)
+    assert isinstance(failed, Failed)
+    assert (failed.code, failed.is_infrastructure) == ("PRG-000", False)
 
 
 def test_what_an_executor_noticed_first_gets_the_reason_that_the_supervisor_knows(
