@@ -166,17 +166,17 @@ class PresignedClient:
         what, ask = f"read object {key!r}", partial(self._addresses.ask, repository, ref, key)
         if size <= PIECE:
             found = RenewedAddress(ask, self._addresses.find(repository, ref, key))
-            yield self._read_piece(what, found, None, size)
+            yield self._read_piece(what, found, size, None, size)
         else:
-            yield from read_ahead(partial(self._read_piece, what, RenewedAddress(ask)), size)
+            yield from read_ahead(partial(self._read_piece, what, RenewedAddress(ask), size), size)
 
     def _read_piece(
-        self, what: str, address: RenewedAddress, start: int | None, length: int
+        self, what: str, address: RenewedAddress, total: int, start: int | None, length: int
     ) -> memoryview:
         seconds = self._seconds(PIECE)
 
         def get(url: str) -> StoreAnswer:
-            return self._store.get(url, length, start=start, seconds=seconds)
+            return self._store.get(url, length, start=start, total=total, seconds=seconds)
 
         # A store that does not know ranges would send the whole object.
         expected = frozenset({200 if start is None else 206})

@@ -107,11 +107,18 @@ class StoreClient:
         self._finalizer()
 
     def get(
-        self, url: str, length: int, *, start: int | None = None, seconds: float
+        self,
+        url: str,
+        length: int,
+        *,
+        start: int | None = None,
+        total: int | None = None,
+        seconds: float,
     ) -> StoreAnswer:
         """Read a whole object, or from ``start`` on, of which the length is known.
 
-        Raises ``RequestError``, and nothing else; also for content of another length.
+        Raises ``RequestError``, and nothing else; also for content of another length, and for a
+        part of an object that does not have ``total`` bytes, as far as the store says it.
         """
         headers, status, part = {}, 200, None
         if start is not None:
@@ -122,8 +129,8 @@ class StoreClient:
         def read(head: Head, connection: Connection) -> memoryview:
             if head.status != status:
                 return connection.read_error(head)
-            if part is not None and not head.fields.get("content-range", "").startswith(part):
-                raise AnswerError("the answer is another part of the object")
+            if part is not None:
+                _check_part(head.fields.get("content-range", ""), part, total)
             return connection.read_content(head, length)
 
         return self._request("GET", url, headers, b"", seconds, read)
@@ -199,6 +206,14 @@ def _request_head(method: str, address: SplitAddress, headers: Mapping[str, str]
     # Or a store may decompress what it has.
     lines += ["Accept-Encoding: identity", *(f"{name}: {headers[name]}" for name in headers)]
     return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def _check_part(stated: str, part: str, total: int | None) -> None:
+    """Compare what an answer says that it is with what was asked for."""
+    if not stated.startswith(part):
+        raise AnswerError("the answer is another part of the object")
+    if total is not None and stated.removeprefix(part) not in {"*", str(total)}:
+        raise AnswerError(f"the object has another length than {total} bytes")
 
 
 def _describe(error: Exception) -> str:

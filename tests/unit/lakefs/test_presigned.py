@@ -289,6 +289,16 @@ def test_of_a_large_object_the_rest_comes_through_the_gateway(
     assert len(through_gateway(lake)) == 2
 
 
+def test_a_large_object_that_is_longer_in_the_store_is_not_cut(
+    lake: PresigningLake, objects: LakeFSObjects
+) -> None:
+    """One that LakeFS imported, and another tool wrote anew at its place since."""
+    assert read(objects) == b"content"
+    with pytest.raises(BackendUnavailableError, match="the object has another length"):
+        read(objects, "large", len(LARGE) - 1)
+    assert through_gateway(lake) == []
+
+
 def test_a_write_that_the_store_does_not_take_goes_through_the_gateway(
     lake: PresigningLake, objects: LakeFSObjects, tmp_path: Path
 ) -> None:

@@ -90,6 +90,13 @@ def test_another_part_of_an_object_is_not_the_one_that_was_asked_for(client: Sto
         client.get(server.url + PLACE, 7, start=7, seconds=SECONDS)
 
 
+def test_a_store_need_not_say_how_long_the_whole_object_is(client: StoreClient) -> None:
+    part = answer("206 Partial", b"0123456", headers="Content-Range: bytes 7-13/*\r\n")
+    with GarbageServer(lambda: iter([part])) as server:
+        got = client.get(server.url + PLACE, 7, start=7, total=20, seconds=SECONDS)
+    assert bytes(got.content) == b"0123456"
+
+
 def test_a_connection_is_used_again(client: StoreClient, lake: PresigningLake) -> None:
     for _ in range(3):
         client.get(lake.url + PLACE, 10, seconds=SECONDS)
