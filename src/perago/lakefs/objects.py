@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Self
 
+from pydantic import TypeAdapter, model_validator
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
@@ -20,10 +22,10 @@ from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
     DELETION,
-    OBJECTS,
     STAT,
     ChangeMessage,
     LakeFSApi,
+    ListingPage,
     ObjectMessage,
     at_path,
     parsed,
@@ -39,6 +41,18 @@ from perago.retry import retrying
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, DIGEST, PIECE, RemoteObject
 
 _OF_PARTS = re.compile(rf"({DIGEST.pattern})-\d+")
+
+
+class _ListedMessage(ObjectMessage):
+    @model_validator(mode="after")
+    def _has_size(self) -> Self:
+        # Of an object without a size nothing would be read.
+        if self.path_type == "object" and self.size_bytes is None:
+            raise ValueError("an object without a size")
+        return self
+
+
+_LISTED = TypeAdapter(ListingPage[_ListedMessage])
 
 
 class LakeFSObjects:
@@ -60,7 +74,8 @@ class LakeFSObjects:
         self._gateway.check()
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
-        return map(_as_object, self._listed(repository, ref, prefix, ""))
+        listed = self._listed(repository, ref, prefix, "")
+        return (_as_object(item) for item in listed if item.path_type == "object")
 
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
         for item in self._listed(repository, ref, prefix, "/"):
@@ -68,11 +83,11 @@ class LakeFSObjects:
 
     def _listed(
         self, repository: str, ref: str, prefix: str, delimiter: str
-    ) -> Iterator[ObjectMessage]:
+    ) -> Iterator[_ListedMessage]:
         path = f"{_ref(repository, ref)}/objects/ls"
         what = f"list {prefix!r} at {ref} of {repository!r}"
         fields = {"prefix": prefix, "delimiter": delimiter, "user_metadata": "true"}
-        return self._api.pages(what, path, OBJECTS, fields, retrier=self._retrier)
+        return self._api.pages(what, path, _LISTED, fields, retrier=self._retrier)
 
     def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
         what = f"compare branch {staging.branch!r} of {staging.repository!r} with its HEAD"
