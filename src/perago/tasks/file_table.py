@@ -23,13 +23,15 @@ from perago.text import quote_path
 _REASONS = {
     "parquet": "it is damaged, or no Parquet file",
     "csv": "a row has more or fewer values than the first one, or is not UTF-8",
-    "json": "a line is no JSON object, or a column has values of two types",
+    "json": "a line is no JSON object or longer than 64 MiB, or a column has values of two types",
 }
 _OPTIONS = {"csv": ("header", "sep")}
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _BATCH_ROWS = 16_384
 _BLOCK_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
+# A whole line is in memory, and a small file can be a very long one when it is decompressed.
+_LONGEST_LINE = 64 << 20
 # How Spark spells a null in the name of a partition's folder.
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -184,6 +186,8 @@ def _read_json(file: Path, tally: Tally) -> None:
 
 
 def _line_blocks(stream: Any) -> Iterator[bytes]:
+    import pyarrow as pa
+
     pieces: list[bytes] = []
     while piece := stream.read(_BLOCK_BYTES):
         head, newline, tail = piece.rpartition(b"\n")
@@ -191,6 +195,8 @@ def _line_blocks(stream: Any) -> Iterator[bytes]:
             yield from _unless_blank(b"".join([*pieces, head]))
             pieces = []
         pieces.append(tail)
+        if sum(map(len, pieces)) > _LONGEST_LINE:
+            raise pa.ArrowInvalid("a line is too long")
     yield from _unless_blank(b"".join(pieces))
 
 

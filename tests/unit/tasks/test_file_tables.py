@@ -167,6 +167,21 @@ def test_a_file_that_cannot_be_read_is_a_violation_with_its_name_and_without_its
     assert said in found
 
 
+def test_a_line_without_an_end_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file can be a very long line when it is decompressed."""
+    monkeypatch.setattr(file_table, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(file_table, "_LONGEST_LINE", 1000, raising=False)
+    fits = json.dumps({"user": "x" * 900})
+    put(tmp_path, "t/a.json.gz", gzip.compress(f"{fits}\n{fits}\n".encode()))
+    check_folder([require_rows("t", min=2, format="json")], tmp_path, no_warning)
+    put(tmp_path, "t/b.json.gz", gzip.compress(json.dumps({"user": "x" * 9000}).encode()))
+    found = broken(tmp_path, require_rows("t", min=0, format="json"))
+    assert "'t/b.json.gz' cannot be read as json: a line is no JSON object" in found
+    assert "longer than" in found
+
+
 def test_damage_in_the_middle_of_a_file_is_found(tmp_path: Path) -> None:
     put_table(tmp_path, "t/a.parquet", {"id": list(range(1000))})
     content = bytearray((tmp_path / "t/a.parquet").read_bytes())
