@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from perago.errors import GuardrailViolation
-from perago.tasks.spark import DEFAULT_FORMAT, quoted, workspace_path_problem
+from perago.tasks.spark import (
+    DEFAULT_FORMAT,
+    as_columns,
+    quoted,
+    source_name,
+    workspace_path_problem,
+)
 
 Severity = Literal["fail", "warn"]
 SEVERITIES = ("fail", "warn")
@@ -284,7 +290,7 @@ def require_not_null(
     severity: Severity = "fail",
 ) -> RequireNotNull:
     """Forbid nulls in ``columns`` of the data at ``path``."""
-    return RequireNotNull(_table(path, format, options), severity, _as_columns(columns))
+    return RequireNotNull(_table(path, format, options), severity, as_columns(columns))
 
 
 def require_unique(
@@ -302,7 +308,7 @@ def require_unique(
     keep; by default no message has a value of a row.
     """
     table = _table(path, format, options)
-    return RequireUnique(table, severity, _as_columns(columns), show_values)
+    return RequireUnique(table, severity, as_columns(columns), show_values)
 
 
 _FUNCTIONS: dict[type[DataGuardrail], str] = {
@@ -324,7 +330,7 @@ def _table(path: str, source: str, options: Mapping[str, Any] | None) -> TableSp
     pairs: Any = () if options is None else options
     if isinstance(options, Mapping):
         pairs = tuple(sorted((str(key), _option(value)) for key, value in options.items()))
-    return TableSpec(path, source, pairs)
+    return TableSpec(path, source_name(source) if _is_text(source) else source, pairs)
 
 
 def _option(value: object) -> str:
@@ -337,10 +343,6 @@ def _is_text(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _as_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def _listed(names: Iterable[str]) -> str:

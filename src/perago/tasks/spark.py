@@ -110,7 +110,7 @@ class SparkWorkspace:
         *,
         format: str = DEFAULT_FORMAT,  # noqa: A002  Spark's name for it
         mode: str = "overwrite",
-        partition_by: Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
         **options: Any,
     ) -> None:
         """Write a DataFrame to ``output(path)``; by default, replace what the input has there.
@@ -119,12 +119,12 @@ class SparkWorkspace:
         keeps the others. A table in partitions that has no rows keeps its schema, in an empty file.
         """
         target = self.output(path)
-        table = _Table(target, path, format, tuple(partition_by), options)
+        table = _Table(target, path, source_name(format), as_columns(partition_by), options)
         if mode == OVERWRITE_PARTITIONS:
             self._overwrite_partitions(frame, table)
         else:
             table.save(frame, mode)
-        if partition_by and format in _WITH_COLUMNS and not self._has_files(path):
+        if table.partition_by and table.format in _WITH_COLUMNS and not self._has_files(path):
             table.save_empty(frame)
 
     def sql_path(
@@ -167,6 +167,7 @@ class SparkWorkspace:
 
         Without such files, the frame has no rows and the table's columns.
         """
+        format = source_name(format)  # noqa: A001
         if format not in _IN_FILES:
             raise UnsupportedOperationError(
                 f"read_changes is not supported for the format {format!r}",
@@ -265,6 +266,16 @@ class _Table:
         first = [name for name in frame.columns if name.lower() not in last]
         columns = frame.select(*map(quoted, [*first, *self.partition_by])).limit(0)
         columns.write.format(self.format).mode("append").options(**self.options).save(self.target)
+
+
+def source_name(name: str) -> str:
+    """Write the name of a data source as Spark knows it: short names have no case, classes do."""
+    return name if "." in name else name.lower()
+
+
+def as_columns(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns; a text is one of them, and not its letters."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def quoted(name: str) -> str:

@@ -78,7 +78,7 @@ class SparkTable:
         """Load the data; a record that is no record is an error unless the options say else."""
         spec, options = self.spec, dict(self.spec.options)
         frame = self.workspace.read(spec.path, format=spec.format, **options)
-        if spec.format not in _TEXT_FORMATS or "mode" in options:
+        if spec.format not in _TEXT_FORMATS or "mode" in map(str.lower, options):
             return frame
         # The schema is inferred first: an error of the inference does not name its file.
         corrupt = options.get("columnNameOfCorruptRecord", _CORRUPT_RECORD)

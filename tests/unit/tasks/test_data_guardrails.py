@@ -279,6 +279,18 @@ def test_tables_are_told_apart_by_path_format_and_options() -> None:
     ]
 
 
+def test_the_name_of_a_format_has_no_case_as_in_spark() -> None:
+    space = Space(answer=(2,), names=["id"])
+    check(space, require_rows("t", min=1, format="JSON"), require_rows("t", max=9, format="json"))
+    assert [(read["format"], read.get("mode")) for read in space.reads] == [
+        ("json", None),
+        ("json", "FAILFAST"),
+    ]
+    own = Space(answer=(2,), names=["id"])
+    check(own, require_rows("t", min=1, format="csv", options={"MODE": "PERMISSIVE"}))
+    assert own.reads == [{"path": "t", "format": "csv", "MODE": "PERMISSIVE"}]
+
+
 @pytest.mark.parametrize("source", ["json", "csv"])
 def test_text_is_read_with_its_inferred_schema_and_no_broken_record_passes(source: str) -> None:
     space = Space(answer=(2,), names=["id", "_corrupt_record"])

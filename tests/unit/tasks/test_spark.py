@@ -161,6 +161,22 @@ def test_partitions_are_overwritten_by_an_append_after_which_older_files_go() ->
     assert tables.replaced == ["t"]
 
 
+@pytest.mark.parametrize("name", ["Parquet", "ORC", "Delta"])
+def test_the_name_of_a_format_has_no_case_and_one_column_needs_no_list(name: str) -> None:
+    frame = Writer("id", "day")
+    space = workspace(tables=Tables(files=False))
+    space.write(frame, "t", format=name, mode="overwrite_partitions", partition_by="day")
+    assert frame.saved[0]["by"] == ("day",)
+    # An empty file with the columns, which Delta has in its log.
+    assert len(frame.saved) == (1 if name == "Delta" else 2)
+
+
+def test_a_class_as_a_format_keeps_its_case() -> None:
+    frame = Writer("id")
+    workspace().write(frame, "t", format="com.example.Source")
+    assert frame.saved[0]["format"] == "com.example.Source"
+
+
 def test_a_delta_table_has_sparks_own_mode() -> None:
     frame = Writer("id", "day")
     workspace(tables=Tables(files=False)).write(frame, "t", format="delta", **BY_DAY)
