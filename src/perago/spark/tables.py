@@ -13,7 +13,7 @@ from perago.names import listing_prefix, split_deletes
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.spark.ledger import Effect, WriteLedger
-from perago.tasks.output_tables import is_data
+from perago.tasks.output_tables import is_data, partition_key
 from perago.transfer.inventory import ObjectStore
 
 
@@ -80,18 +80,31 @@ class StagedTables:
         """
         written = self._written(path)
         latest = written - before
-        folders = set(map(_folder, latest))
+        touched = set(map(_partition, latest))
         earlier = written - self._unfinished[path] - latest
-        return latest | {key for key in earlier if _folder(key) not in folders}
+        return latest | {key for key in earlier if _partition(key) not in touched}
 
     def _delete_older(self, path: str, new: set[str]) -> None:
-        folders = set(map(_folder, new))
-        if folders:
+        touched = set(map(_partition, new))
+        if touched:
             # An empty table has its schema in a file beside the partitions; these have it now.
-            folders.add(self._start(path))
-        older = [key for folder in folders for key in self._files_in(folder) if key not in new]
+            touched.add(_partition(self._start(path)))
+        found = self._files_of(self._start(path), touched)
+        older = [key for key in found if key not in new]
         for keys in split_deletes(older):
             self.store.delete(self.staging.repository, self.staging.branch, keys)
+
+    def _files_of(self, start: str, touched: set[str]) -> Iterator[str]:
+        """Yield the keys of the data files in some partitions, however their columns are spelt."""
+        ways = {way for partition in touched for way in _ways_to(partition)}
+        folders = [start] if touched else []
+        while folders:
+            folder = folders.pop()
+            for item in self.store.level(self.staging.repository, self.staging.branch, folder):
+                if isinstance(item, str):
+                    folders.extend([item] if _partition(item) in ways else [])
+                elif _partition(folder) in touched and is_data(item.key[len(folder) :]):
+                    yield item.key
 
     def _files_in(self, folder: str) -> list[str]:
         level = self.store.level(self.staging.repository, self.staging.branch, folder)
@@ -114,5 +127,12 @@ class StagedTables:
         return f"{listing_prefix(self.prefix)}{listing_prefix(path)}"
 
 
-def _folder(key: str) -> str:
-    return key[: key.rfind("/") + 1]
+def _partition(key: str) -> str:
+    """Return the partition that a file is in, or that a folder is."""
+    return partition_key(key[: key.rfind("/") + 1])
+
+
+def _ways_to(partition: str) -> Iterator[str]:
+    """Yield a partition and all that it is below."""
+    parts = partition.split("/")
+    return ("/".join(parts[: end + 1]) for end in range(len(parts)))

@@ -54,11 +54,16 @@ class FolderTables:
     def replacing_partitions(self, path: str) -> Iterator[None]:
         before = self._files(path)
         yield
-        touched = {file.parent for file in self._files(path) - before}
+        table = self.root / path
+
+        def partition(file: Path) -> str:
+            return partition_key(file.parent.relative_to(table).as_posix())
+
+        touched = set(map(partition, self._files(path) - before))
         if touched:
-            touched.add(self.root / path)
+            touched.add(partition_key("."))
         for file in before:
-            if file.parent in touched:
+            if partition(file) in touched:
                 file.unlink()
 
     def _files(self, path: str) -> set[Path]:
@@ -76,6 +81,15 @@ def folder_tables(output_uri: str | None) -> FolderTables | None:
 def is_data(name: str) -> bool:
     """Whether Spark reads the file: no part of its path is hidden. A folder marker is no file."""
     return not name.endswith("/") and not any(map(_is_hidden, name.split("/")))
+
+
+def partition_key(folder: str) -> str:
+    """Write the folder of a partition so that those that Spark takes for one are equal.
+
+    The names of columns have no case: ``Day=1`` and ``day=1`` are the same partition.
+    """
+    parts = (part.partition("=") for part in folder.strip("/").split("/"))
+    return "/".join(f"{name.lower()}={value}" if sign else name for name, sign, value in parts)
 
 
 def _is_hidden(part: str) -> bool:

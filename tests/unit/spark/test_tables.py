@@ -78,6 +78,14 @@ def test_a_workspace_that_is_one_table_is_replaced_by_partitions_too(prefix: str
     assert ledger.open() == [out]
 
 
+def test_a_partition_is_the_same_however_its_columns_are_spelt() -> None:
+    table = Table("Day=a/Hour=1/x", "Day=a/Hour=2/x", "Day=A/Hour=1/x", "Day=b/Hour=1/x")
+    table.replace("day=a/HOUR=1/n")
+    assert table.names() == [
+        "Day=A/Hour=1/x", "Day=a/Hour=2/x", "Day=b/Hour=1/x", "day=a/HOUR=1/n",
+    ]  # fmt: skip
+
+
 def test_the_file_of_an_empty_table_goes_with_the_first_partition() -> None:
     table = Table("empty")
     table.replace()

@@ -33,6 +33,13 @@ def test_the_older_files_of_touched_partitions_go_and_the_others_stay(tmp_path: 
     assert names(tmp_path) == ["_SUCCESS", "day=1/.a.crc", "day=1/n", "day=2/a", "day=3/n"]
 
 
+def test_a_partition_is_the_same_however_its_columns_are_spelt(tmp_path: Path) -> None:
+    put(tmp_path, "empty", "Day=a/x", "Day=A/x")
+    with FolderTables(tmp_path).replacing_partitions("t"):
+        put(tmp_path, "day=a/n")
+    assert names(tmp_path) == ["Day=A/x", "day=a/n"]
+
+
 def test_a_table_has_files_when_spark_would_read_one(tmp_path: Path) -> None:
     tables = FolderTables(tmp_path)
     put(tmp_path, "_SUCCESS", "_temporary/0/x")
