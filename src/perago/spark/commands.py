@@ -97,8 +97,8 @@ def _write(operation: Any) -> CommandEffects:
 
 
 def _inserts(operation: Any) -> bool:
-    method: int = operation.table.save_method
-    return method == type(operation.table).TABLE_SAVE_METHOD_INSERT_INTO
+    table = operation.table
+    return bool(table.save_method == type(table).TABLE_SAVE_METHOD_INSERT_INTO)
 
 
 def _write_v2(operation: Any) -> CommandEffects:

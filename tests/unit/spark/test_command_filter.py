@@ -102,7 +102,7 @@ WRITES: dict[str, Act] = {
     "create": lambda it: it.sql(f"CREATE TABLE delta.`{OUT}/t` AS SELECT 1"),
     "model": lambda it: RemoteMLWriter.saveInstance(
         Tokenizer(), f"{OUT}/t", it, shouldOverwrite=True
-    ),  # type: ignore[arg-type]
+    ),
 }
 
 
@@ -131,7 +131,7 @@ def test_a_model_in_parts_that_failed_is_made_good_by_a_new_one(
         it.client.execute_command(command)
 
     def write_part(it: SparkSession) -> None:
-        RemoteMLWriter.saveInstance(Tokenizer(), f"{OUT}/t/stages/0_a", it)  # type: ignore[arg-type]
+        RemoteMLWriter.saveInstance(Tokenizer(), f"{OUT}/t/stages/0_a", it)
 
     fail(server, write_part, session)
     assert command_filter.failed_paths() == ["t/stages/0_a"]
@@ -263,14 +263,15 @@ def test_the_name_of_a_table_that_is_gone_gives_no_place_to_another_one(
     session.sql(CREATE)
     session.sql("CREATE OR REPLACE TABLE t USING delta AS SELECT 1")
     lose(session)
-    for act in (
-        lambda: session.sql("CREATE TABLE t AS SELECT 1"),
-        lambda: session.range(3).write.mode("overwrite").saveAsTable("t"),
-        lambda: session.range(3).writeTo("t").create(),
-        lambda: session.catalog.createTable("t"),
-    ):
+    again: list[Act] = [
+        lambda it: it.sql("CREATE TABLE t AS SELECT 1"),
+        lambda it: it.range(3).write.mode("overwrite").saveAsTable("t"),
+        lambda it: it.range(3).writeTo("t").create(),
+        lambda it: it.catalog.createTable("t"),
+    ]
+    for act in again:
         with pytest.raises(UnsupportedOperationError, match="would not be in the workspace"):
-            act()
+            act(session)
     session.sql(CREATE)
     session.sql("CREATE TABLE IF NOT EXISTS t (id INT)")
 

@@ -62,8 +62,9 @@ def test_a_workspace_that_is_one_table_is_replaced_by_partitions_too(prefix: str
     start = f"{prefix}/" if prefix else ""
     lake = InMemoryLake()
     lake.create_repository("repo")
-    files = {f"{start}{name}": b"old" for name in ("empty", "day=1/a", "day=2/a")}
-    lake.create_branch(STAGING, lake.write_and_commit("repo", "main", files, None).id)
+    names = ("empty", "day=1/a", "day=2/a")
+    head = lake.write_and_commit("repo", "main", {f"{start}{it}": b"old" for it in names}, None)
+    lake.create_branch(STAGING, head.id)
     ledger = WriteLedger()
     out = f"s3a://repo/staging/{prefix}".rstrip("/")
     tables = StagedTables(lake.objects, STAGING, prefix, out, ledger)
