@@ -137,6 +137,12 @@ class CommandFilter:
 
     def _judge(self, item: Created) -> None:
         """Refuse what outlives the session in the catalog; give a table of the workspace a name."""
+        if item.kind == "pipeline":
+            raise UnsupportedOperationError(
+                f"a declarative pipeline writes tables of the database {item.name[0]}, which are "
+                "no part of the workspace",
+                hint="Write each of its tables with workspace.write.",
+            )
         if item.kind != "table":
             raise UnsupportedOperationError(
                 f"a {item.kind} ({'.'.join(item.name)}) is seen by every session of the server "

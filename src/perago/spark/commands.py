@@ -151,6 +151,11 @@ def _view(command: Any) -> CommandEffects:
     )
 
 
+def _pipeline(command: Any) -> CommandEffects:
+    database = command.create_dataflow_graph.default_database or "default"
+    return CommandEffects(created=(Created("pipeline", (database,)),))
+
+
 def _stream(start: Any) -> CommandEffects:
     options = {key.lower(): value for key, value in start.options.items()}
     found = (start.path, options.get("path"), options.get("checkpointlocation"))
@@ -174,4 +179,5 @@ _READERS: dict[str, Callable[[Any], CommandEffects]] = {
     "ml_command": _ml,
     "create_dataframe_view": _view,
     "write_stream_operation_start": _stream,
+    "pipeline_command": _pipeline,
 }

@@ -33,7 +33,7 @@ _BEFORE_STATEMENT = {"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"}
 _EVOLVING = ["WITH", "SCHEMA", "EVOLUTION"]
 _NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
 
-CatalogKind = Literal["table", "view", "global view", "database", "function"]
+CatalogKind = Literal["table", "view", "global view", "database", "function", "pipeline"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors.exceptions.connect import UnknownException
 from pyspark.ml.connect.readwrite import RemoteMLWriter
 from pyspark.ml.feature import Tokenizer
+from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 from pyspark.sql import SparkSession
 
 from perago.errors import UnfinishedOperationError, UnsupportedOperationError
@@ -174,6 +175,7 @@ REFUSED: dict[str, Act] = {
     "checkpoint": lambda it: stream(it).option("checkpointLocation", f"{OUT}/c").start("/tmp/t"),
     "stream to a table": lambda it: stream(it).toTable("t"),
     "clone": lambda it: it.cloneSession(),
+    "pipeline": lambda it: create_dataflow_graph(it, None, None, None),
 }
 
 
