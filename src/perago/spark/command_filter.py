@@ -209,9 +209,17 @@ class CommandFilter:
 
 
 def _normal(address: str) -> str:
-    """Write an address without repeated slashes and without one at its end."""
+    """Write an address as Hadoop resolves it: without ``..``, repeated slashes and one at its end.
+
+    With ``..`` it may lead to another branch.
+    """
     scheme, sign, rest = address.partition("://")
-    parts = [part for part in (rest if sign else scheme).split("/") if part]
+    parts: list[str] = []
+    for part in (rest if sign else scheme).split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
     return f"{scheme}://{'/'.join(parts)}" if sign else "/" + "/".join(parts)
 
 

@@ -95,6 +95,7 @@ def fail(server: Server, act: Act, session: SparkSession, message: str = "no") -
 WRITES: dict[str, Act] = {
     "save": lambda it: it.range(3).write.mode("overwrite").save(f"{OUT}/t"),
     "option": lambda it: it.range(3).write.mode("overwrite").option("PATH", f"{OUT}//t/").save(),
+    "dots": lambda it: it.range(3).write.mode("overwrite").save(f"{OUT}/../data/./s/../t"),
     "directory": lambda it: it.sql(f"INSERT OVERWRITE DIRECTORY '{OUT}/t' USING orc SELECT 1"),
     "kwargs": lambda it: it.sql(
         "INSERT OVERWRITE DIRECTORY '" + OUT + "/t' USING orc TABLE {frame}", frame=it.range(3)
@@ -167,6 +168,9 @@ REFUSED: dict[str, Act] = {
     "writeTo elsewhere": lambda it: it.range(3).writeTo("delta.`/tmp/t`").create(),
     "CREATE TABLE": lambda it: it.sql("CREATE TABLE t (id INT)"),
     "CREATE TABLE elsewhere": lambda it: it.sql("CREATE TABLE t (id INT) LOCATION '/tmp/t'"),
+    "CREATE TABLE on another branch": lambda it: it.sql(
+        f"CREATE TABLE t (id INT) USING csv LOCATION '{OUT}/../../main/t'"
+    ),
     "catalog": lambda it: it.catalog.createTable("t", path="/tmp/t"),
     "view": lambda it: it.sql("CREATE VIEW v AS SELECT 1"),
     "global view": lambda it: it.range(3).createOrReplaceGlobalTempView("v"),
