@@ -119,12 +119,12 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001  anything else is a bug
         from perago.protocol.outcome import machine_error
 
-        if (exhausted := machine_error(error)) is None:
+        if (known := machine_error(error) or output.path_error(error)) is None:
             output.report_bug(error)
             sys.exit(EXIT_BUG)
-        output.explain(exhausted)
+        output.explain(known)
         drop(sys.stdout)
-        sys.exit(exhausted.exit_code)
+        sys.exit(known.exit_code)
     sys.exit(0)
 
 

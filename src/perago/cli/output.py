@@ -26,6 +26,7 @@ from perago.errors import (
 )
 from perago.masking import escape_controls, sendable
 from perago.progress import tell
+from perago.text import shorten
 
 # The settings that say where a server is, and who asks it.
 _ABOUT_SERVERS = {
@@ -37,6 +38,11 @@ _ABOUT_SERVERS = {
 # The version of all that `--json` prints. Keys may be added within a version; it changes when one
 # is removed or means something else.
 SCHEMA = 1
+# What is wrong with a path that a user named, or with their right to it.
+_OF_A_PATH = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR}
+)
+_LONGEST_PATH = 200
 # The data directory that `perago dev` was given.
 _data_dir: Path | None = None
 
@@ -132,6 +138,18 @@ def point_to_doctor_after(*errors: PeragoError) -> None:
 def point_to_doctor() -> None:
     """Say where to look when the settings, a server or the machine may be the reason."""
     note("`perago doctor` checks the settings, the servers and this machine.")
+
+
+def path_error(error: Exception) -> ConfigurationError | None:
+    """Return the error for a path that cannot be used, where an exception tells of one."""
+    if not isinstance(error, OSError) or error.errno not in _OF_A_PATH:
+        return None
+    if not isinstance(error.filename, str | bytes):  # none, or the number of an open file
+        return None
+    return ConfigurationError(
+        f"cannot use {shorten(os.fsdecode(error.filename), _LONGEST_PATH)!r}: {error.strerror}",
+        hint="Name another path, or let this user read and write this one.",
+    )
 
 
 def report_bug(error: Exception) -> None:

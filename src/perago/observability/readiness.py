@@ -62,6 +62,7 @@ def disk_problems(root: Path, min_free_bytes: int) -> Iterator[str]:
 
 def nearest_folder(path: Path) -> Path:
     """Find the folder that exists: a root that is not there yet will be made in it."""
-    while not path.exists() and path != path.parent:
+    # Not Path.exists, which raises where a folder above may not be looked into.
+    while not os.access(path, os.F_OK) and path != path.parent:
         path = path.parent
     return path

@@ -90,6 +90,11 @@ def load(data_dir: Path) -> State | None:
         return State.model_validate_json((data_dir / _FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise SetupError(
+            f"this user may not read the record {data_dir / _FILE}",
+            hint="Use another --data-dir, or be the user who started the stack.",
+        ) from None
     except (OSError, ValueError):
         # Not chained: its text shows the values, which are secrets.
         raise SetupError(

@@ -76,6 +76,33 @@ def test_an_exception_nobody_expected_is_a_bug_with_its_traceback(tmp_path: Path
     assert lines[-1].startswith("PRG-000 This is a bug in Perago (KeyError)")
 
 
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("open('.', 'w')", "'.': Is a directory"),
+        ("open('/dev/null/x')", "'/dev/null/x': Not a directory"),
+        (
+            "raise PermissionError(13, 'Permission denied', b'/locked')",
+            "'/locked': Permission denied",
+        ),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_no_bug(tmp_path: Path, body: str, what: str) -> None:
+    ended = run_code(RAISING.format(body=body), folder=tmp_path)
+    assert ended.code == 2
+    assert ended.err.splitlines()[:2] == [
+        f"PRG-102 ConfigurationError: cannot use {what}",
+        "Try: Name another path, or let this user read and write this one.",
+    ]
+
+
+def test_a_path_that_is_too_long_is_told_shortly(tmp_path: Path) -> None:
+    ended = run_perago("init", f"{'a' * 3000}/shop", folder=tmp_path)
+    assert ended.code == 2
+    assert "File name too long" in ended.err
+    assert max(map(len, ended.err.splitlines())) < 400
+
+
 WAITING = RAISING.format(
     # A suite that runs in the background hands down an ignored SIGINT.
     body="""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perago.observability.metrics import WorkerMetrics
-from perago.observability.readiness import Readiness
+from perago.observability.readiness import Readiness, nearest_folder
 
 
 @pytest.fixture
@@ -96,3 +96,7 @@ def test_without_room_on_the_disk_it_is_not_ready(metrics: WorkerMetrics, tmp_pa
     wanted = found.f_bavail * found.f_frsize * 2
     [problem] = Readiness(metrics, tmp_path, wanted, lambda: True).problems()
     assert "less than PERAGO_MIN_FREE_BYTES" in problem
+
+
+def test_the_nearest_folder_is_found_above_what_cannot_be_looked_at(tmp_path: Path) -> None:
+    assert nearest_folder(tmp_path / ("x" * 300) / "root") == tmp_path

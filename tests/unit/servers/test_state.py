@@ -64,6 +64,17 @@ def test_a_record_that_cannot_be_read_does_not_show_its_secrets(tmp_path: Path) 
     assert "hush" not in str(caught.value)
 
 
+def test_the_record_of_another_user_is_not_taken_for_one_of_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(SetupError, match="this user may not read the record"):
+        state.load(tmp_path)
+
+
 def test_secrets_are_random_and_not_in_repr() -> None:
     one, other = _state(), _state()
     assert one.secrets != other.secrets
