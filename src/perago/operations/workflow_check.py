@@ -20,10 +20,12 @@ from perago.operations.workflow_file import (
     branches_of,
     expressions,
     shape_problems,
+    stray_items,
     whole_expression,
 )
 from perago.operations.workspace_origins import BranchKey, Origin, Origins
 from perago.tasks.definition import TaskDefinition
+from perago.text import shorten_value
 
 _INPUT_KEYS = {"workspace", "params", "inputs"}
 _EXAMPLES = {
@@ -106,6 +108,8 @@ class _Check:
     # The shape of the steps.
 
     def _collect(self) -> None:
+        for item in stray_items(self._workflow.tasks):
+            self._error("", f'a step is an object, {{"name": "…", …}}, not {shorten_value(item)}')
         for step in all_steps(self._workflow.tasks):
             name, reference = step.get("name"), step.get("taskReferenceName")
             shown = reference if isinstance(reference, str) else str(name)

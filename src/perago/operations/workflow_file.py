@@ -174,6 +174,12 @@ def all_steps(tasks: list[Any]) -> Iterator[Json]:
                 yield from all_steps(inner)
 
 
+def stray_items(tasks: list[Any]) -> Iterator[Any]:
+    """Yield what stands in a list of steps, at any depth, and is no step."""
+    lists = [tasks, *(inner for step in all_steps(tasks) for inner in branches_of(step))]
+    yield from (item for steps in lists for item in steps if not isinstance(item, dict))
+
+
 def worker_tasks(tasks: list[Any]) -> dict[str, Json]:
     """Return the tasks that workers run, by name, each with its first step."""
     found: dict[str, Json] = {}

@@ -373,9 +373,19 @@ def test_a_model_says_itself_what_to_do_with_keys_that_it_does_not_know(
             {**switch({}, reference="s"), "defaultCase": step("a")},
             "error: step 's': defaultCase must be a list of steps",
         ),
+        (
+            {**switch({}, reference="s"), "defaultCase": ["write"]},
+            'error: a step is an object, {"name": "…", …}, not "write"',
+        ),
     ],
 )
 def test_a_step_that_conductor_would_take_for_something_else_is_named(
     wrong: Json, text: str
 ) -> None:
     assert text in found(wrong)
+
+
+def test_what_is_no_step_is_named() -> None:
+    """It was passed over, and the workflow was said to be right."""
+    steps: list[Any] = [None, step("a"), ["b"]]
+    assert [text.rpartition("not ")[2] for text in found(*steps)] == ["null", '["b"]']
