@@ -165,7 +165,7 @@ def _read(file: Path, label: str, parse: Callable[[str], Any]) -> tuple[Any, str
     """Parse a file that may be absent; return its content or the problem with it."""
     try:
         return parse(file.read_text(encoding="utf-8")), None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter for a user whose home is /dev/null
         return None, None
     except UnicodeDecodeError:
         return None, f"{label}: this is not UTF-8 text"

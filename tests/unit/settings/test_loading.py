@@ -113,6 +113,14 @@ def test_lakectl_s_other_keys_and_empty_values_are_its_own_business() -> None:
     assert load_settings() == Settings()
 
 
+def test_a_user_whose_home_is_no_folder_has_no_lakectl_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a service's: no command worked."""
+    monkeypatch.setenv("HOME", "/dev/null")
+    assert load_settings().lakefs_endpoint is None
+
+
 def test_a_broken_lakectl_file_matters_only_when_it_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
