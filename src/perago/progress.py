@@ -31,7 +31,7 @@ def note(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Write one line on stderr; where nobody can read it any more, the work goes on without."""
+    """Write one line on stderr; where that fails, the work goes on without the line."""
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -43,6 +43,8 @@ from perago.signals import heeded_stops
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_HUNG_UP = 128 + signal.SIGHUP
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 app = typer.Typer(
     name="perago",
@@ -150,4 +152,4 @@ class _Termination:
         if self._came and number == signal.SIGHUP:
             return
         self._came = True
-        raise SystemExit(128 + number)
+        raise SystemExit(EXIT_HUNG_UP if number == signal.SIGHUP else EXIT_TERMINATED)
