@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from lakefs_sdk.client import LakeFSClient
 
@@ -36,6 +37,14 @@ def commands() -> list[str]:
 
 def commits(client: LakeFSClient, repository: str) -> list[Any]:
     return list(client.refs_api.log_commits(repository, "main").results)
+
+
+def branch_on_the_page(printed: str, repository: str) -> str:
+    """Open the address that the worker printed, and then the page of the repository."""
+    [address] = re.findall(r"^dashboard  (http\S+)$", printed, re.MULTILINE)
+    with httpx.Client(follow_redirects=True, timeout=20, trust_env=False) as client:
+        assert client.get(address).status_code == 200
+        return client.get(httpx.URL(address).join(f"/repositories/{repository}")).text
 
 
 def test_there_are_six_commands() -> None:
@@ -76,6 +85,7 @@ def test_the_commands_lead_to_a_commit(
     text = terminal.text()
     assert re.search(rf"COMPLETED in [\d.]+ s: {name}@main at {made[0].id}", text), text
     assert 'totals: {"days": 3, "amount": 192.25}' in text
+    assert made[0].id in branch_on_the_page(text, name)
     printed = compared(as_shown(text, {name: "shop"})).splitlines()
     shown = compared(str(first_minutes().shown)).splitlines()
     assert len(shown) == 7
