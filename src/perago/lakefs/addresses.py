@@ -14,7 +14,8 @@ from threading import Lock
 
 from tenacity import Retrying
 
-from perago.lakefs.api import OBJECTS, STAT, LakeFSApi, ObjectMessage, at_path, parsed
+from perago.lakefs.api import OBJECTS, STAT, LakeFSApi, ObjectMessage, parsed
+from perago.lakefs.refs import ref_path
 from perago.lakefs.shared_call import SharedCall
 from perago.names import COMMIT_ID, ENTRIES_PER_PAGE
 
@@ -99,7 +100,7 @@ class ReadAddresses:
 
         return self._api.get(
             f"read the address of object {key!r}",
-            f"{at_path('repositories', repository, 'refs', ref)}/objects/stat",
+            f"{ref_path(repository, ref)}/objects/stat",
             read,
             {"path": key, "presign": "true", "user_metadata": "false"},
             retrier=self._retrier(),
@@ -150,7 +151,7 @@ class ReadAddresses:
             amount = min(ENTRIES_PER_PAGE, max(_LEAST, _GROWTH * self._used))
         page = self._api.get(
             f"read the addresses of objects at {ref} of {repository!r}",
-            f"{at_path('repositories', repository, 'refs', ref)}/objects/ls",
+            f"{ref_path(repository, ref)}/objects/ls",
             parsed(OBJECTS),
             {"after": after, "amount": amount, "presign": "true", "user_metadata": "false"},
             retrier=self._retrier(),

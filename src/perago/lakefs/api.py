@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.errors import BackendUnavailableError, LostReplyError
+from perago.errors import BackendUnavailableError
 from perago.http_client import HttpClient
 from perago.http_errors import parse_json
 from perago.lakefs.errors import from_answer, translated
@@ -28,7 +28,6 @@ Parsed = TypeVar("Parsed")
 Entry = TypeVar("Entry")
 Reader = Callable[[bytes], Parsed]
 RequestBody = bytes | Path | Mapping[str, Any] | None
-RefKind = Literal["branches", "tags"]
 
 _JSON = "application/json"
 _CONNECTIONS = 32
@@ -238,16 +237,6 @@ class LakeFSApi:
         )
         return retrier(lambda: self._translated_exchange(request))
 
-    def default_branch(self, repository: str, *, retrier: Retrying) -> str:
-        """Read the name of a repository's default branch."""
-        what, path = f"read repository {repository!r}", at_path("repositories", repository)
-        return self.get(what, path, parsed(REPOSITORY), retrier=retrier).default_branch
-
-    def repository_names(self, *, retrier: Callable[[], Retrying]) -> list[str]:
-        """List every repository that the user can see."""
-        listed = self.pages("list repositories", "/repositories", REPOSITORIES, retrier=retrier)
-        return [item.id for item in listed]
-
     def pages(
         self,
         what: str,
@@ -269,22 +258,6 @@ class LakeFSApi:
             if _key(page.pagination.next_offset) <= _key(after):
                 raise BackendUnavailableError(f"LakeFS could not {what}: it repeats a page")
             after = page.pagination.next_offset
-
-    def assert_gone(
-        self, deletion: str, repository: str, kind: RefKind, name: str, *, retrier: Retrying
-    ) -> None:
-        """Raise ``LostReplyError`` if a branch or a tag that was not found is listed.
-
-        A licence counts as withdrawn from here on, and one 404 may be a proxy's.
-        """
-        what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
-        # The name itself sorts before all others that begin with it.
-        fields = {"prefix": name, "amount": 1}
-        page = self.get(what, path, parsed(REFS), fields, retrier=retrier)
-        if any(found.id == name for found in page.results):
-            raise LostReplyError(
-                f"LakeFS could not {deletion}: it was not found, and is still there"
-            )
 
     def has_any(
         self,

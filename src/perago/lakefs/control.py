@@ -13,6 +13,7 @@ from tenacity import Retrying
 from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError, ConflictError, NotFoundError
 from perago.http_errors import nothing
+from perago.lakefs import refs
 from perago.lakefs.api import (
     CHANGES,
     COMMIT,
@@ -21,17 +22,16 @@ from perago.lakefs.api import (
     MERGE,
     MERGE_BASE,
     REF,
-    REFS,
     RUNS,
     STAT,
     USER,
     CommitMessage,
     LakeFSApi,
     at_path,
-    commit_id,
     parsed,
 )
 from perago.lakefs.fence import ACTION_PATH, LONGEST_ACTION, FenceState, fence_state
+from perago.lakefs.refs import RefKind, branch_path, ref_path
 from perago.names import ACTIONS_FOLDER, ENTRIES_PER_PAGE
 from perago.protocol.record import REPEATED_COMMIT
 from perago.protocol.workspace import BranchHead, Commit, StagedWorkspace, StagingBranch
@@ -76,13 +76,11 @@ class LakeFSControl:
         return _as_commit(commit)
 
     def _read_commit(self, repository: str, ref: str) -> CommitMessage:
-        what = f"read commit {ref} of {repository!r}"
-        path = at_path("repositories", repository, "commits", ref)
-        return self._api.get(what, path, parsed(COMMIT), retrier=_retrier())
+        return refs.read_commit(self._api, repository, ref, retrier=_retrier())
 
     def get_head(self, repository: str, branch: str) -> Commit:
         what = f"read branch {branch!r} of {repository!r}"
-        path = _branch(repository, branch)
+        path = branch_path(repository, branch)
         found = self._api.get(what, path, parsed(REF), retrier=_retrier())
         return self.get_commit(repository, found.commit_id)
 
@@ -90,12 +88,12 @@ class LakeFSControl:
         """Read the last commits of a branch, newest first, by first parents; at most a page."""
         what = f"read the commits of branch {branch!r} of {repository!r}"
         # A branch by its own address: a name in the log's address may also be a tag or a commit.
-        head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
+        head = self._api.get(what, branch_path(repository, branch), parsed(REF), retrier=_retrier())
         return self.ancestry(repository, head.commit_id, amount)
 
     def ancestry(self, repository: str, commit_id: str, amount: int) -> list[Commit]:
         what = f"read the commits before {commit_id} of {repository!r}"
-        path = f"{at_path('repositories', repository, 'refs', commit_id)}/commits"
+        path = f"{ref_path(repository, commit_id)}/commits"
         query = {"first_parent": "true", "limit": "true", "amount": min(amount, ENTRIES_PER_PAGE)}
         page = self._api.get(what, path, parsed(COMMITS), query, retrier=_retrier())
         if not page.results or page.results[0].id != commit_id:
@@ -105,7 +103,7 @@ class LakeFSControl:
     def is_on_branch(self, repository: str, branch: str, commit_id: str) -> bool:
         what = f"look for commit {commit_id} on branch {branch!r} of {repository!r}"
         # A branch by its own address: a name between refs may also be a tag or a commit.
-        head = self._api.get(what, _branch(repository, branch), parsed(REF), retrier=_retrier())
+        head = self._api.get(what, branch_path(repository, branch), parsed(REF), retrier=_retrier())
         path = at_path("repositories", repository, "refs", head.commit_id, "merge", commit_id)
         found = self._api.get(what, path, parsed(MERGE_BASE), retrier=_retrier())
         compared = {found.source_commit_id, found.destination_commit_id}
@@ -115,7 +113,7 @@ class LakeFSControl:
 
     def has_uncommitted_changes(self, repository: str, branch: str) -> bool:
         what = f"compare branch {branch!r} of {repository!r} with its HEAD"
-        path = f"{_branch(repository, branch)}/diff"
+        path = f"{branch_path(repository, branch)}/diff"
         return self._api.has_any(what, path, CHANGES, retrier=_retrier())
 
     def changes_actions(self, repository: str, commit: Commit) -> bool:
@@ -133,7 +131,7 @@ class LakeFSControl:
         try:
             found = self._api.get(
                 f"read {ACTION_PATH!r} at {ref} of {repository!r}",
-                f"{at_path('repositories', repository, 'refs', ref)}/objects",
+                f"{ref_path(repository, ref)}/objects",
                 bytes,
                 {"path": ACTION_PATH},
                 headers={"Range": f"bytes=0-{2 * LONGEST_ACTION}"},
@@ -149,14 +147,14 @@ class LakeFSControl:
 
     def default_branch(self, repository: str) -> str:
         """Read the name of a repository's default branch."""
-        return self._api.default_branch(repository, retrier=_retrier())
+        return refs.read_default_branch(self._api, repository, retrier=_retrier())
 
     def write_small(self, staging: StagingBranch, path: str, content: bytes) -> None:
         """Write one small object on a staging branch; idempotent."""
         self._api.change(
             f"write {path!r} on {staging.branch!r}",
             "POST",
-            f"{_branch(staging.repository, staging.branch)}/objects",
+            f"{branch_path(staging.repository, staging.branch)}/objects",
             parsed(STAT),
             status=201,
             query={"path": path},
@@ -172,14 +170,7 @@ class LakeFSControl:
         return self._api.has_any(what, path, RUNS, {"branch": branch}, retrier=_retrier())
 
     def create_branch(self, staging: StagingBranch, source: str) -> None:
-        self._api.change_once(
-            f"create branch {staging.branch!r}",
-            "POST",
-            f"{at_path('repositories', staging.repository)}/branches",
-            commit_id,
-            status=201,
-            body={"name": staging.branch, "source": source},
-        )
+        refs.create_branch(self._api, staging.repository, staging.branch, source)
 
     def delete_branch(self, staging: StagingBranch) -> None:
         what = f"delete branch {staging.branch!r}"
@@ -187,7 +178,7 @@ class LakeFSControl:
             self._api.change(
                 what,
                 "DELETE",
-                _branch(staging.repository, staging.branch),
+                branch_path(staging.repository, staging.branch),
                 nothing,
                 status=204,
                 seconds=_CLEANUP_SECONDS,
@@ -195,8 +186,8 @@ class LakeFSControl:
             )
         except NotFoundError:
             retrier = retrying(_CLEANUP_RETRY_SECONDS)
-            self._api.assert_gone(
-                what, staging.repository, "branches", staging.branch, retrier=retrier
+            refs.assert_gone(
+                self._api, what, staging.repository, "branches", staging.branch, retrier=retrier
             )
 
     def commit(
@@ -205,7 +196,7 @@ class LakeFSControl:
         made = self._api.change_once(
             f"commit branch {staging.branch!r}",
             "POST",
-            f"{_branch(staging.repository, staging.branch)}/commits",
+            f"{branch_path(staging.repository, staging.branch)}/commits",
             parsed(COMMIT),
             status=201,
             body={"message": message, "metadata": metadata},
@@ -240,7 +231,7 @@ class LakeFSControl:
         self._api.change_once(
             f"revert {commit_id} on {staging.branch!r}",
             "POST",
-            f"{_branch(staging.repository, staging.branch)}/revert",
+            f"{branch_path(staging.repository, staging.branch)}/revert",
             nothing,
             status=204,
             body={"ref": commit_id, "parent_number": 1, "allow_empty": True},
@@ -254,7 +245,7 @@ class LakeFSControl:
         self._api.change_once(
             f"repeat {commit_id} on {staging.branch!r}",
             "POST",
-            f"{_branch(staging.repository, staging.branch)}/cherry-pick",
+            f"{branch_path(staging.repository, staging.branch)}/cherry-pick",
             parsed(COMMIT),
             status=201,
             # Without metadata of its own LakeFS 1.84 writes into that of the repeated commit, as
@@ -270,7 +261,7 @@ class LakeFSControl:
         self._api.change_once(
             f"relocate {target!r} to {licence.branch!r}",
             "PUT",
-            f"{_branch(licence.repository, target)}/hard_reset",
+            f"{branch_path(licence.repository, target)}/hard_reset",
             nothing,
             status=204,
             query={"ref": licence.branch},
@@ -283,9 +274,8 @@ class LakeFSControl:
     def list_tags(self, repository: str, prefix: str) -> list[BranchHead]:
         return self._listed(repository, "tags", prefix)
 
-    def _listed(self, repository: str, kind: str, prefix: str) -> list[BranchHead]:
-        what, path = f"list {kind} of {repository!r}", at_path("repositories", repository, kind)
-        listed = self._api.pages(what, path, REFS, {"prefix": prefix}, retrier=_retrier)
+    def _listed(self, repository: str, kind: RefKind, prefix: str) -> list[BranchHead]:
+        listed = refs.list_refs(self._api, repository, kind, prefix, retrier=_retrier)
         return [BranchHead(item.id, item.commit_id) for item in listed]
 
     def is_same(self, repository: str, one: str, other: str) -> bool:
@@ -299,19 +289,10 @@ class LakeFSControl:
         return self._api.has_any(what, path, CHANGES, query, retrier=_retrier())
 
     def tag(self, repository: str, tag: str, commit_id: str) -> None:
-        tags = f"{at_path('repositories', repository)}/tags"
         try:
-            self._api.change(
-                f"create tag {tag!r}",
-                "POST",
-                tags,
-                parsed(REF),
-                status=201,
-                body={"id": tag, "ref": commit_id},
-                retrier=_retrier(),
-            )
+            refs.create_tag(self._api, repository, tag, commit_id, retrier=_retrier())
         except ConflictError:
-            what, path = f"read tag {tag!r}", f"{tags}{at_path(tag)}"
+            what, path = f"read tag {tag!r}", at_path("repositories", repository, "tags", tag)
             found = self._api.get(what, path, parsed(REF), retrier=_retrier())
             if found.commit_id != commit_id:
                 raise
@@ -330,7 +311,3 @@ def _as_commit(commit: CommitMessage) -> Commit:
 
 def _retrier() -> Retrying:
     return retrying(_RETRY_SECONDS)
-
-
-def _branch(repository: str, branch: str) -> str:
-    return at_path("repositories", repository, "branches", branch)

@@ -10,16 +10,9 @@ from typing import Literal
 from perago.connections import LakeFSConnection
 from perago.errors import ConflictError, NotFoundError
 from perago.http_errors import nothing
-from perago.lakefs.api import (
-    COMMIT,
-    REF,
-    REFS,
-    LakeFSApi,
-    RefKind,
-    RefMessage,
-    at_path,
-    parsed,
-)
+from perago.lakefs import refs
+from perago.lakefs.api import REF, LakeFSApi, RefMessage, at_path, parsed
+from perago.lakefs.refs import RefKind
 from perago.names import STAGING_PREFIX
 from perago.protocol.garbage import TAG_PREFIXES, FoundBranch, FoundTag
 from perago.protocol.workspace import Commit
@@ -40,7 +33,7 @@ class LakeFSGarbage:
 
     def repositories(self) -> list[str]:
         """List every repository that the user can see."""
-        return self._api.repository_names(retrier=retrying_times)
+        return refs.list_repositories(self._api, retrier=retrying_times)
 
     def branches(self, repository: str) -> Iterator[FoundBranch]:
         """List the branches that are named like staging branches, with their HEADs."""
@@ -51,9 +44,7 @@ class LakeFSGarbage:
                 continue
 
     def _found(self, repository: str, name: str, commit_id: str) -> FoundBranch:
-        what = f"read commit {commit_id} of {repository!r}"
-        path = at_path("repositories", repository, "commits", commit_id)
-        commit = self._api.get(what, path, parsed(COMMIT), retrier=retrying_times())
+        commit = refs.read_commit(self._api, repository, commit_id, retrier=retrying_times())
         head = Commit(commit.id, tuple(commit.parents), commit.metadata or {})
         committed = datetime.fromtimestamp(commit.creation_date, tz=UTC)
         return FoundBranch(repository, name, head, committed)
@@ -64,17 +55,8 @@ class LakeFSGarbage:
             for item in self._refs(repository, "tags", prefix):
                 yield FoundTag(repository, item.id, item.commit_id)
 
-    def _refs(
-        self, repository: str, kind: Literal["branches", "tags"], prefix: str
-    ) -> Iterator[RefMessage]:
-        path = at_path("repositories", repository, kind)
-        return self._api.pages(
-            f"list {kind} of {repository!r}",
-            path,
-            REFS,
-            {"prefix": prefix},
-            retrier=retrying_times,
-        )
+    def _refs(self, repository: str, kind: RefKind, prefix: str) -> Iterator[RefMessage]:
+        return refs.list_refs(self._api, repository, kind, prefix, retrier=retrying_times)
 
     def delete_branch(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a branch if it is still at ``commit``; return what became of it."""
@@ -83,15 +65,7 @@ class LakeFSGarbage:
     def create_tag(self, repository: str, name: str, commit: str) -> None:
         """Create a tag; one that is there already is fine."""
         with suppress(ConflictError):
-            self._api.change(
-                f"create tag {name!r} of {repository!r}",
-                "POST",
-                at_path("repositories", repository, "tags"),
-                parsed(REF),
-                status=201,
-                body={"id": name, "ref": commit},
-                retrier=retrying_times(),
-            )
+            refs.create_tag(self._api, repository, name, commit, retrier=retrying_times())
 
     def delete_tag(self, repository: str, name: str, commit: str) -> Removal:
         """Delete a tag if it is still on ``commit``; return what became of it."""
@@ -108,8 +82,8 @@ class LakeFSGarbage:
                 f"delete {what}", "DELETE", path, nothing, status=204, retrier=retrying_times()
             )
         except NotFoundError:
-            self._api.assert_gone(
-                f"delete {what}", repository, kind, name, retrier=retrying_times()
+            refs.assert_gone(
+                self._api, f"delete {what}", repository, kind, name, retrier=retrying_times()
             )
             return "gone"
         return "deleted"

@@ -34,6 +34,7 @@ from perago.lakefs.errors import from_message
 from perago.lakefs.gateway import GatewayClient, takes_key
 from perago.lakefs.pieces import PIECE_PATIENCE
 from perago.lakefs.presigned import PresignedClient, StoreUnusableError
+from perago.lakefs.refs import branch_path, ref_path
 from perago.lakefs.staging import Target
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
@@ -84,21 +85,21 @@ class LakeFSObjects:
     def _listed(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[_ListedMessage]:
-        path = f"{_ref(repository, ref)}/objects/ls"
+        path = f"{ref_path(repository, ref)}/objects/ls"
         what = f"list {prefix!r} at {ref} of {repository!r}"
         fields = {"prefix": prefix, "delimiter": delimiter, "user_metadata": "true"}
         return self._api.pages(what, path, _LISTED, fields, retrier=self._retrier)
 
     def uncommitted(self, staging: StagingBranch) -> Iterator[Change]:
         what = f"compare branch {staging.branch!r} of {staging.repository!r} with its HEAD"
-        path = f"{_branch(staging.repository, staging.branch)}/diff"
+        path = f"{branch_path(staging.repository, staging.branch)}/diff"
         return map(_as_change, self._api.pages(what, path, CHANGES, retrier=self._retrier))
 
     def changes(
         self, repository: str, base: str, commit: str, prefix: str = ""
     ) -> Iterator[Change]:
         what = f"compare {commit} with {base} in {repository!r}"
-        path = f"{_ref(repository, base)}/diff{at_path(commit)}"
+        path = f"{ref_path(repository, base)}/diff{at_path(commit)}"
         query = {"type": "two_dot", "prefix": prefix}
         return map(_as_change, self._api.pages(what, path, CHANGES, query, retrier=self._retrier))
 
@@ -125,7 +126,7 @@ class LakeFSObjects:
             end = min(start + PIECE, size) - 1
             yield self._api.get(
                 f"read object {key!r}",
-                f"{_ref(repository, ref)}/objects",
+                f"{ref_path(repository, ref)}/objects",
                 partial(_exactly, length=end + 1 - start),
                 {"path": key},
                 headers={"Range": f"bytes={start}-{end}"},
@@ -162,7 +163,7 @@ class LakeFSObjects:
         self._api.change(
             f"write object {key!r}",
             "POST",
-            f"{_branch(repository, branch)}/objects",
+            f"{branch_path(repository, branch)}/objects",
             parsed(STAT),
             status=201,
             query={"path": key},
@@ -177,7 +178,7 @@ class LakeFSObjects:
         self._api.change(
             f"set the user metadata of object {key!r}",
             "PUT",
-            f"{_branch(repository, branch)}/objects/stat/user_metadata",
+            f"{branch_path(repository, branch)}/objects/stat/user_metadata",
             nothing,
             # The specification of the API has 201, and servers answer 204.
             status=(201, 204),
@@ -191,7 +192,7 @@ class LakeFSObjects:
         answer = self._api.change(
             what,
             "POST",
-            f"{_branch(repository, branch)}/objects/delete",
+            f"{branch_path(repository, branch)}/objects/delete",
             parsed(DELETION),
             status=200,
             body={"paths": list(keys)},
@@ -205,14 +206,6 @@ class LakeFSObjects:
     def _retrier(self) -> Retrying:
         """Build a retrier: all requests for objects read or are idempotent."""
         return retrying(self._connection.retry_seconds)
-
-
-def _ref(repository: str, ref: str) -> str:
-    return at_path("repositories", repository, "refs", ref)
-
-
-def _branch(repository: str, branch: str) -> str:
-    return at_path("repositories", repository, "branches", branch)
 
 
 def _as_object(item: ObjectMessage) -> RemoteObject:

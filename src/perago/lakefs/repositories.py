@@ -9,16 +9,8 @@ from pydantic import StringConstraints, TypeAdapter
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
-from perago.lakefs.api import (
-    COMMIT,
-    REFS,
-    REPOSITORY,
-    LakeFSApi,
-    LakeFSMessage,
-    at_path,
-    commit_id,
-    parsed,
-)
+from perago.lakefs import refs
+from perago.lakefs.api import COMMIT, REPOSITORY, LakeFSApi, LakeFSMessage, at_path, parsed
 from perago.retry import TRIES, retrying_times
 
 
@@ -61,16 +53,15 @@ class LakeFSRepositories:
 
     def names(self) -> list[str]:
         """List every repository that the user can see."""
-        return self._api.repository_names(retrier=self._retrier)
+        return refs.list_repositories(self._api, retrier=self._retrier)
 
     def default_branch(self, repository: str) -> str:
         """Read the name of a repository's default branch."""
-        return self._api.default_branch(repository, retrier=self._retrier())
+        return refs.read_default_branch(self._api, repository, retrier=self._retrier())
 
     def branches(self, repository: str) -> list[str]:
         """List the names of all branches."""
-        what, path = f"list branches of {repository!r}", at_path("repositories", repository)
-        listed = self._api.pages(what, f"{path}/branches", REFS, retrier=self._retrier)
+        listed = refs.list_refs(self._api, repository, "branches", retrier=self._retrier)
         return [item.id for item in listed]
 
     def resolve(self, repository: str, ref: str) -> str:
@@ -103,11 +94,4 @@ class LakeFSRepositories:
 
     def create_branch(self, repository: str, branch: str, source: str) -> None:
         """Create a branch that starts where ``source`` is."""
-        self._api.change_once(
-            f"create branch {branch!r} of {repository!r}",
-            "POST",
-            f"{at_path('repositories', repository)}/branches",
-            commit_id,
-            status=201,
-            body={"name": branch, "source": source},
-        )
+        refs.create_branch(self._api, repository, branch, source)

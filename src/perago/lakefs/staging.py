@@ -15,6 +15,7 @@ from perago.errors import BackendError, BackendUnavailableError
 from perago.http_errors import nothing
 from perago.lakefs.addresses import PresignedAddress
 from perago.lakefs.api import STAT, LakeFSApi, LakeFSMessage, at_path, parsed
+from perago.lakefs.refs import branch_path, ref_path
 from perago.retry import retry_change, retrying_times
 
 # The slowest assembly of an object from its parts that is waited for, in bytes per second.
@@ -64,7 +65,7 @@ class Target:
 
     @property
     def staging(self) -> str:
-        return f"{at_path('repositories', self.repository, 'branches', self.branch)}/staging"
+        return f"{branch_path(self.repository, self.branch)}/staging"
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class UploadRequests:
         retry_change(self.retrier(), once)
 
     def _is_written(self, target: Target, upload: MultipartUpload, size: int) -> bool:
-        path = at_path("repositories", target.repository, "refs", target.branch)
+        path = ref_path(target.repository, target.branch)
         try:
             found = self.api.get(
                 target.what,
