@@ -6,6 +6,7 @@ no attempt: nothing stops it, and its progress is reported nowhere.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,18 +45,23 @@ class TaskContext:
     attempt_number: int = 1
     _ask: Callable[[], AttemptState] = field(default=AttemptState, repr=False)
     _tell: Callable[[float, float | None], None] = field(default=_not_reported, repr=False)
+    _pid: int = field(default_factory=os.getpid, repr=False)
     _told_at: float | None = field(default=None, repr=False)
     _pause: float = field(default=_SHORTEST_PAUSE, repr=False)
 
     @property
     def seconds_left(self) -> float | None:
         """The time until the deadline of the body or the attempt; None without one."""
-        return self._ask().seconds_left
+        return self._state().seconds_left
 
     @property
     def stopped(self) -> bool:
         """Whether the worker is stopping: it waits for this attempt for a limited time only."""
-        return self._ask().stopped
+        return self._state().stopped
+
+    def _state(self) -> AttemptState:
+        # A process that the body forked has no answers: they come to its parent.
+        return self._ask() if os.getpid() == self._pid else AttemptState()
 
     def progress(self, done: float, total: float | None = None) -> None:
         """Tell how much is done; call it as often as you like.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -55,6 +56,16 @@ def test_the_state_is_asked_for_each_time() -> None:
     found = TaskContext(_ask=lambda: next(states))
     assert found.seconds_left == 5.0
     assert found.stopped
+
+
+def test_a_forked_process_asks_nothing_because_it_would_get_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer comes to its parent; it waited for ten seconds, and then failed."""
+    found = TaskContext(_ask=lambda: AttemptState(seconds_left=5.0, stopped=True))
+    assert (found.seconds_left, found.stopped) == (5.0, True)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert (found.seconds_left, found.stopped) == (None, False)
 
 
 def test_progress_is_told_at_pauses_that_grow(clock: Clock) -> None:
