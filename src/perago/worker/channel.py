@@ -218,6 +218,10 @@ class Channel:
             self._buffer += piece
         return message
 
+    def forget_senders(self) -> None:
+        """In a forked process: the thread that was sending is not there to release the lock."""
+        self._sending = threading.Lock()
+
     def close(self) -> None:
         self._shut()
         self._socket.close()

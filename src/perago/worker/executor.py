@@ -225,6 +225,7 @@ def main(
     ignore_stop_signals()
     os.register_at_fork(after_in_child=_restore_stop_signals)
     channel = Channel(socket.socket(fileno=descriptor))
+    os.register_at_fork(after_in_child=channel.forget_senders)
     settings = load_settings()
     # Before the author's modules are imported, which run in this process.
     hide_secret_variables()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
 import logging.config
 import os
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 
 from perago import RetryPolicy, TaskControls, TimeoutPolicy, task
+from perago.worker.channel import Channel
 
 
 class Params(BaseModel):
@@ -147,12 +149,27 @@ def _fork(how: str) -> Any:
     return "of the child"
 
 
+def _fork_while_sending() -> Any:
+    """Fork while another thread sends to the supervisor; how a child that logs then ends."""
+    [line] = [item for item in gc.get_objects() if isinstance(item, Channel)]
+    with line._sending:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)  # ends it if it waits for the lock
+            logging.getLogger("authors.module").warning("logged by a child")
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status)
+
+
 def _act(params: Params) -> Any:
     match params.do:
         case "change-process":
             _change_process()
         case "process":
             return _process()
+        case "fork-while-sending":
+            return _fork_while_sending()
         case "fork":
             return _fork(params.value)
         case "mute":

@@ -189,6 +189,12 @@ def test_a_forked_child_that_comes_back_from_the_body_is_no_second_executor(
     assert own.run("", value="next").output == {"result": {"value": "next"}}
 
 
+def test_a_child_that_was_forked_while_a_thread_sent_can_log(shared: MemoryWorker) -> None:
+    task = shared.run("fork-while-sending")
+    assert task.output == {"result": {"value": 0}}
+    assert "logged by a child" in "\n".join(task.logs)
+
+
 def test_executors_ignore_a_stop_and_the_programs_of_a_body_do_not(
     shared: MemoryWorker, tmp_path: Path
 ) -> None:
