@@ -37,6 +37,7 @@ _SWEEP_SECONDS = 300.0
 # Longer than any marker that was ever written.
 _MAX_MARKER_BYTES = 1 << 16
 _LONGEST_REASON = 500
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Fate(StrEnum):
@@ -165,7 +166,7 @@ def _kept(folder: Path, top: int, youngest: float, other_hosts_after: float | No
         where = f"made on host {quote_path(marker.host)}"
         if other_hosts_after is None:
             return Swept(folder, Fate.FOREIGN, where)
-        if _changed_since(folder, time.time() - other_hosts_after):
+        if _changed_since(top, time.time() - other_hosts_after):
             return Swept(folder, Fate.YOUNG, f"{where}, and changed not long ago")
     # A marked directory is locked as long as it is being made or removed: the lock decides.
     if marker is None and time.time() - os.fstat(top).st_mtime < youngest:
@@ -198,22 +199,63 @@ def _read_marker(top: int) -> _Marker | None:
     return _Marker(host, boot if type(boot) is int else None, pid if type(pid) is int else None)
 
 
-def _changed_since(folder: Path, moment: float) -> bool:
-    """Return whether anything in a directory has changed after a moment.
+def _changed_since(top: int, moment: float) -> bool:
+    """Return whether anything in an open directory has changed after a moment.
 
     The change time counts, because a program can set the modification time.
     """
-    if folder.lstat().st_ctime > moment:
-        return True
-    return any(
-        os.lstat(os.path.join(parent, name)).st_ctime > moment  # noqa: PTH118  a million of them
-        for parent, folders, files in os.walk(folder, onerror=_raise)
-        for name in (*folders, *files)
-    )
+    return any(found.st_ctime > moment for found in _everything_in(top))
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _everything_in(top: int) -> Iterator[os.stat_result]:
+    """Look at an open directory and all in it, by descriptor and so at any depth.
+
+    Of a folder that cannot be read nothing but the folder itself is looked at.
+    """
+    yield os.fstat(top)
+    # The names of the folders that are left, for each level down to the open one.
+    levels: list[list[str]] = [[]]
+    here = os.open(".", _OPEN_FOLDER, dir_fd=top)
+    try:
+        yield from _entries_of(here, levels[-1])
+        while levels:
+            if levels[-1]:
+                there = _entered(levels[-1].pop(), here)
+                if there is not None:
+                    here = _instead_of(here, there)
+                    levels.append([])
+                    yield from _entries_of(here, levels[-1])
+                continue
+            levels.pop()
+            if levels:
+                here = _instead_of(here, os.open("..", _OPEN_FOLDER, dir_fd=here))
+    finally:
+        os.close(here)
+
+
+def _entered(name: str, folder: int) -> int | None:
+    """Open a folder in an open one; None if it cannot be read, or not be left again."""
+    try:
+        with opened_folder(name, folder) as found:
+            os.stat("..", dir_fd=found)
+            return os.dup(found)
+    except PermissionError:
+        return None
+
+
+def _instead_of(before: int, now: int) -> int:
+    os.close(before)
+    return now
+
+
+def _entries_of(folder: int, folders: list[str]) -> Iterator[os.stat_result]:
+    """Look at what is directly in an open folder, and note the names of the folders."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            found = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                folders.append(entry.name)
+            yield found
 
 
 def _holds_no_data(top: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -12,13 +13,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.transfer.sweep import Fate, SweepReport, clear, sweep
 from perago.transfer.workspaces import local_directory
+from support.trees import deep_folder
 
 HOLD = """
 import sys
@@ -468,6 +472,45 @@ def test_folders_of_other_hosts_are_swept_when_nothing_changed_in_them_for_long(
     assert deep.exists()
     assert sweep(tmp_path, other_hosts_after=0.9).of(Fate.REMOVED) == [folder]
     assert not folder.exists()
+
+
+def test_they_are_swept_also_if_their_paths_are_longer_than_the_system_takes(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    folder = move_to_another_host(owner().kill())
+    with deep_folder(folder / "data", 1200, "deep-down"):
+        assert sweep(tmp_path, other_hosts_after=60.0).of(Fate.YOUNG) == [folder]
+        assert sweep(tmp_path, other_hosts_after=-60.0).of(Fate.REMOVED) == [folder]
+
+
+def test_what_changed_at_the_bottom_of_a_tree_keeps_it(
+    tmp_path: Path, owner: Callable[[], Owner]
+) -> None:
+    folder = move_to_another_host(owner().kill())
+    with deep_folder(folder / "data", 20):
+        (folder / "data" / "e" / "f").mkdir(parents=True)
+        time.sleep(0.5)
+        (folder.joinpath("data", *["d"] * 20) / "file").chmod(0o600)
+        assert sweep(tmp_path, other_hosts_after=0.4).of(Fate.YOUNG) == [folder]
+
+
+def test_a_folder_in_them_that_cannot_be_read_keeps_none(
+    tmp_path: Path, owner: Callable[[], Owner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = move_to_another_host(owner().kill())
+    opens, scans = os.open, os.scandir
+
+    def refuse(path: Any, *rest: Any, call: Any, **options: Any) -> Any:
+        if str(path).endswith("er") and not refused:
+            refused.append(path)
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return call(path, *rest, **options)
+
+    refused: list[Any] = []
+    monkeypatch.setattr(os, "open", partial(refuse, call=opens))
+    monkeypatch.setattr(os, "scandir", partial(refuse, call=scans))
+    assert sweep(tmp_path, other_hosts_after=-60.0).of(Fate.REMOVED) == [folder]
+    assert refused
 
 
 def test_a_folder_of_another_host_whose_lock_is_held_is_kept_whatever_its_age(
