@@ -85,13 +85,14 @@ def merge_short_lived(
             hint="Look at what was published, then run the command again: it starts from there.",
         )
     try:
-        made = lake.merge(
-            staged,
-            branch,
-            message=message,
-            metadata={EXPECTED_HEAD: head, **(metadata or {})},
-            timeout=DEFAULT_MERGE_TIMEOUT_SECONDS,
-        )
+        with _unknown_if_stopped(branch):
+            made = lake.merge(
+                staged,
+                branch,
+                message=message,
+                metadata={EXPECTED_HEAD: head, **(metadata or {})},
+                timeout=DEFAULT_MERGE_TIMEOUT_SECONDS,
+            )
     except PreconditionError as refused:
         raise PublishFenceError(
             f"a hook refused the merge into {branch!r} of {staged.repository!r}: {refused}",
@@ -119,3 +120,15 @@ def _unknown_after(branch: str) -> Iterator[None]:
             f"the merge into {branch!r} was sent, and whether it landed cannot be read: {error}",
             hint="Look at the branch when LakeFS answers again, before the command is repeated.",
         ) from error
+
+
+@contextmanager
+def _unknown_if_stopped(branch: str) -> Iterator[None]:
+    """Say of a stop signal that it came while a merge was under way, which goes on without us."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        raise UnknownOutcomeError(
+            f"stopped while the merge into {branch!r} was under way; it may have landed",
+            hint="Look at the branch with `perago history` before the command is repeated.",
+        ) from stop

@@ -387,3 +387,20 @@ def test_an_outage_after_the_merge_leaves_its_outcome_open(
     synced.lake.faults.inject("lake.merge", merge)
     with pytest.raises(UnknownOutcomeError, match="whether it landed cannot be read"):
         synced.put()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_stop_during_the_merge_says_that_it_may_have_landed(
+    synced: SyncedFolder, stop: BaseException
+) -> None:
+    """It ended without a word, and the commit was on the branch or not."""
+    synced.write(a="1")
+
+    def stopped(do: Callable[[], Any]) -> Any:
+        do()
+        raise stop
+
+    synced.lake.faults.inject("lake.merge", stopped)
+    with pytest.raises(UnknownOutcomeError, match="stopped while the merge into 'main'"):
+        synced.put()
+    assert synced.branches() == ["main"]
