@@ -31,7 +31,8 @@ _PYTEST = """
 import sys, pytest
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "."]))
 """
-PAGE = (Path(__file__).parents[3] / "docs" / "writing-tasks.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "writing-tasks.md").read_text(encoding="utf-8")
 
 
 class Model(BaseModel):
@@ -116,6 +117,10 @@ def test_the_examples_of_the_page_run_and_its_tests_pass(tmp_path: Path) -> None
     (tests,) = python_blocks("Tests")
     (tmp_path / "clean_events.py").write_text(module)
     (tmp_path / "test_clean_events.py").write_text(tests)
+    # Another page tests the same task.
+    page = (DOCS / "local-runs.md").read_text(encoding="utf-8")
+    (more,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "test_local_runs.py").write_text(more)
     for heading in ("Guardrails", "In the body: perago.context()"):
         (example,) = python_blocks(heading)
         (tmp_path / f"example_{len(example)}.py").write_text(example)
@@ -124,7 +129,7 @@ def test_the_examples_of_the_page_run_and_its_tests_pass(tmp_path: Path) -> None
         assert done.code == 0, done.err
     tested = run_code(_PYTEST, folder=tmp_path)
     assert tested.code == 0, tested.out + tested.err
-    assert "3 passed" in tested.out
+    assert "5 passed" in tested.out
 
 
 def test_the_page_lists_what_a_context_has() -> None:
