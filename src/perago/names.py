@@ -16,6 +16,8 @@ WITHDRAWN_PREFIX = "perago-withdrawn-"
 COMMIT_ID = r"[0-9a-f]{64}"
 # LakeFS answers a listing and a log with at most so many entries.
 ENTRIES_PER_PAGE = 1000
+# Of a log that is one page the last entry only tells that there are older ones.
+MOST_COMMITS_SHOWN = ENTRIES_PER_PAGE - 1
 # LakeFS deletes at most so many objects in one request.
 DELETES_PER_REQUEST = 1000
 # Conductor's statuses of a task that is not over.

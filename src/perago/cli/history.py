@@ -9,6 +9,7 @@ import typer
 
 from perago.cli import output
 from perago.cli.json_option import AsJson
+from perago.names import MOST_COMMITS_SHOWN
 
 if TYPE_CHECKING:
     from perago.operations.history import History, HistoryEntry
@@ -27,7 +28,13 @@ def history(
     ] = None,
     limit: Annotated[
         int,
-        typer.Option("--limit", metavar="N", min=1, max=999, help="Show N commits of the branch."),
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            max=MOST_COMMITS_SHOWN,
+            help="Show N commits of the branch.",
+        ),
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +62,14 @@ def history(
         for line in lines(entry):
             output.say(line)
     if found.more:
-        output.note(f"older commits are not shown; --limit {2 * limit} shows more")
+        output.note(older_commits(limit))
+
+
+def older_commits(limit: int) -> str:
+    """Say that there are more than ``limit``, and what shows them if anything does."""
+    more = min(2 * limit, MOST_COMMITS_SHOWN)
+    shows = f"; --limit {more} shows more" if more > limit else ""
+    return f"older commits are not shown{shows}"
 
 
 def lines(entry: HistoryEntry) -> list[str]:

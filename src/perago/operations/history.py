@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal, Protocol
 
-from perago.names import ENTRIES_PER_PAGE
+from perago.names import MOST_COMMITS_SHOWN
 from perago.protocol.garbage import TAG_PREFIXES, read_tag
 from perago.protocol.ports import Change
 from perago.protocol.record import RESTORED_TAG, STAGING_COMMIT, Record, read_record
 from perago.protocol.workspace import BranchHead, Commit
 
-# The log is one page, and its last entry only tells that there are older ones.
-MOST_SHOWN = ENTRIES_PER_PAGE - 1
 # A commit's changes are counted up to here: ten pages of a listing.
 MOST_COUNTED = 10_000
 # Each tag costs a request; of each kind the latest are read.
@@ -95,7 +93,7 @@ def read_history(
 ) -> History:
     """Read the last ``limit`` commits of a branch, by default the repository's default branch."""
     branch = branch or lake.default_branch(repository)
-    limit = min(limit, MOST_SHOWN)
+    limit = min(limit, MOST_COMMITS_SHOWN)
     log = lake.log(repository, branch, limit + 1)
     shown = log[:limit]
     lost = _by_parent(find_lost(lake, repository, branch, log))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perago.cli.history import as_document, lines
+from perago.cli.history import as_document, lines, older_commits
 from perago.operations.history import HistoryEntry, read_history
 from perago.protocol.identity import Execution
 from perago.protocol.licences import withdrawn_tag
@@ -171,3 +171,12 @@ def test_a_withdrawn_tag_of_another_logical_task_is_no_entry(world: InMemoryWorl
     world.lake.tag(REPOSITORY, withdrawn_tag("20260101", published, "0" * 16), published)
     world.commit({"data/c": b"1"})
     assert kinds(entries(world)) == ["person", "publication", "person", "person"]
+
+
+@pytest.mark.parametrize(("limit", "more"), [(20, 40), (499, 998), (500, 999), (998, 999)])
+def test_only_a_limit_that_is_taken_is_named_for_older_commits(limit: int, more: int) -> None:
+    assert older_commits(limit) == f"older commits are not shown; --limit {more} shows more"
+
+
+def test_no_limit_is_named_where_none_shows_more() -> None:
+    assert older_commits(999) == "older commits are not shown"
