@@ -80,6 +80,23 @@ def test_a_table_in_the_workspace_is_published_and_its_name_is_gone(world: RealS
     assert not set(used) & databases(world.remote)
 
 
+def test_a_table_of_the_workspace_stays_there_when_it_is_overwritten(
+    world: RealSparkWorld,
+) -> None:
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        spark, frame = workspace.spark, workspace.read("raw")
+        frame.write.saveAsTable("copy", path=workspace.output("copy"))
+        # Spark drops the table, and would make one in its warehouse.
+        frame.where("id < 2").write.mode("overwrite").saveAsTable("Copy")
+        frame.where("id = 2").write.mode("append").saveAsTable("copy")
+        return Result(note=str(spark.table("copy").count()))
+
+    outcome = attempt(world, body)
+    assert isinstance(outcome, Completed), outcome
+    assert outcome.output["result"] == {"note": "3"}
+    assert world.rows("data/copy") == EVENTS[:3]
+
+
 def test_the_tables_of_a_killed_execution_are_dropped_by_whoever_ends_its_session(
     spark_remote: str, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def described(world: RealSparkWorld) -> tuple[str, list[tuple[int, int, str]]]:
 
     def body(workspace: SparkWorkspace, params: Params) -> Result:
         frame = workspace.read("days")
-        rows = sorted((row.id, row.day, row.written) for row in frame.collect())
+        rows = sorted(tuple(row) for row in frame.select("id", "day", "written").collect())
         found.append((frame.schema.simpleString(), rows))
         return Result()
 
@@ -88,6 +88,43 @@ def test_touched_partitions_are_replaced_and_the_others_are_the_same_objects(
     ]
     pieces = world.objects.read(world.repository, "main", success.key, success.size)
     assert json.loads(b"".join(pieces))["committer"] == "magic"
+
+
+def test_a_partition_is_the_same_however_its_column_is_spelt(world: RealSparkWorld) -> None:
+    def write_spelt(workspace: SparkWorkspace) -> None:
+        frame = workspace.spark.sql(_DAYS.format("first")).withColumnRenamed("day", "Day")
+        workspace.write(frame, "days", partition_by=["Day"])
+
+    publish(world, write_spelt)
+    publish(world, replace("day = 1", "second"))
+    # The other partitions keep the spelling, and Spark reads both as one column.
+    assert [bool(files(world, day)) for day in ("Day=0/", "Day=1/", "day=1/")] == [1, 0, 1]
+    _, rows = described(world)
+    assert rows == [
+        (0, 0, "first"), (1, 1, "second"), (2, 2, "first"),
+        (3, 0, "first"), (4, 1, "second"), (5, 2, "first"),
+    ]  # fmt: skip
+
+
+def test_a_workspace_that_is_one_table_is_replaced_by_partitions_too(
+    world: RealSparkWorld,
+) -> None:
+    def body(workspace: SparkWorkspace, params: Params) -> Result:
+        frame = workspace.spark.sql(_DAYS.format("second")).where("day = 1")
+        workspace.write(frame, "", mode="overwrite_partitions", partition_by=["day"])
+        return Result()
+
+    publish(world, write_days)
+    kept, replaced = files(world, "day=0/") | files(world, "day=2/"), files(world, "day=1/")
+    outcome = attempt(world, body, prefix=_TABLE)
+    assert isinstance(outcome, Completed), outcome
+    assert kept < files(world)
+    assert not replaced & files(world)
+    world.ref = outcome.output["workspace"]["ref"]
+    assert [row for row in described(world)[1] if row[1] == 1] == [
+        (1, 1, "second"),
+        (4, 1, "second"),
+    ]
 
 
 def test_an_empty_partitioned_table_keeps_its_schema_until_it_has_partitions(
