@@ -6,6 +6,7 @@ client of one session. Functions on Spark's side (``foreachBatch``) have clients
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
@@ -15,13 +16,14 @@ from perago.spark.commands import NOTHING, CommandEffects, keep_place, read_comm
 from perago.spark.labels import ungroup
 from perago.spark.ledger import WriteLedger
 from perago.spark.session import database_of, drop_database
-from perago.spark.statements import Created, address_in, table_key
+from perago.spark.statements import Created, Written, address_in, table_key
 
 _TABLE_HINT = (
     "Write with workspace.write(frame, path) and read with SQL on the path: SELECT … FROM "
     "{workspace.sql_path(path)}. A table by name needs LOCATION '{workspace.output(path)}', or "
     ".option('path', …) before saveAsTable, and a name without a database."
 )
+_PLACE_HINT = "Write with workspace.write(frame, path), or to the address workspace.output(path)."
 _VIEW_HINT = "Use createOrReplaceTempView or CREATE TEMPORARY VIEW, which end with the session."
 _STREAM_HINT = (
     "Read with spark.read and write with workspace.write; keep the position in the workspace "
@@ -33,6 +35,8 @@ _DYNAMIC_HINT = (
 )
 # What the commit protocol for S3A says; the client gives it no type of its own.
 _DYNAMIC = "does not support dynamicPartitionOverwrite"
+_S3A = "s3a:"
+_ABSOLUTE = re.compile(r"/|[A-Za-z][\w+.-]*:")
 
 
 class CommandFilter:
@@ -107,6 +111,8 @@ class CommandFilter:
         self._missing |= {name[-1].lower() for name in effects.dropped}
         for item in effects.created:
             self._judge(item)
+        for target in effects.written:
+            self._refuse_lost(target)
         if effects.stream is not None:
             ungroup(self._session)
         with self._noted(effects):
@@ -143,7 +149,7 @@ class CommandFilter:
                 "no part of the workspace",
                 hint="Write each of its tables with workspace.write.",
             )
-        if item.kind != "table":
+        if item.kind not in {"table", "partition"}:
             raise UnsupportedOperationError(
                 f"a {item.kind} ({'.'.join(item.name)}) is seen by every session of the server "
                 "and is no part of the workspace",
@@ -153,11 +159,12 @@ class CommandFilter:
         if item.location is None and name in self._tables.keys() - self._missing:
             return
         if item.location is None or not self._is_inside(item.location):
+            what = "table" if item.kind == "table" else "partition of the table"
             raise UnsupportedOperationError(
-                f"the table {name} would not be in the workspace, and not be published",
+                f"the {what} {name} would not be in the workspace, and not be published",
                 hint=_TABLE_HINT,
             )
-        if address_in(item.name) is not None:
+        if item.kind == "partition" or address_in(item.name) is not None:
             return
         if len(item.name) != 1:
             raise UnsupportedOperationError(
@@ -167,6 +174,24 @@ class CommandFilter:
         self._use_own_database()
         self._tables[name] = _normal(item.location)
         self._missing.add(name)  # until it is created
+
+    def _refuse_lost(self, target: Written) -> None:
+        """Refuse files that an author takes for the workspace's, and that nothing publishes.
+
+        Files elsewhere (another store, a folder) are meant: they are the author's own affair.
+        """
+        address = target.location
+        if not address:
+            return
+        if self._is_on_another_ref(address):
+            problem = f"{address} is not on the attempt's staging branch"
+        elif target.in_files and not _ABSOLUTE.match(address):
+            problem = f"the relative path {address} is a folder of the Spark server"
+        else:
+            return
+        raise UnsupportedOperationError(
+            f"{problem}: what is written there would not be published", hint=_PLACE_HINT
+        )
 
     def _use_own_database(self) -> None:
         """Other sessions may have tables of the same names: each has a database of its own."""
@@ -206,6 +231,11 @@ class CommandFilter:
     def _is_inside(self, address: str) -> bool:
         output, address = self._output, _normal(address)
         return output is not None and (address == output or address.startswith(f"{output}/"))
+
+    def _is_on_another_ref(self, address: str) -> bool:
+        """Whether it is in the workspace's repository, and not on its branch."""
+        here, there = (self._output or "").split("/"), _normal(address).split("/")
+        return here[0] == _S3A and there[:3] == here[:3] and there[3:4] != here[3:4]
 
 
 def _normal(address: str) -> str:

@@ -85,9 +85,9 @@ def _write(operation: Any) -> CommandEffects:
     overwrites = operation.mode == type(operation).SAVE_MODE_OVERWRITE
     effect = Effect.REPLACES if overwrites else Effect.ADDS
     if not operation.HasField("table"):
-        return CommandEffects(
-            written=(Written((), operation.path or _path(operation.options), effect),)
-        )
+        location = operation.path or _path(operation.options)
+        in_files = operation.source.lower() in _FILE_FORMATS
+        return CommandEffects(written=(Written((), location, effect, in_files=in_files),))
     name = read_name(operation.table.table_name)
     location = _path(operation.options) or address_in(name)
     written = (Written(name, location, effect),)
@@ -171,6 +171,8 @@ def _value(options: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in options.items() if key.lower() == name), None)
 
 
+# Spark's own, and Delta; without a name it is the session's default, which is one of them.
+_FILE_FORMATS = {"", "avro", "csv", "delta", "json", "orc", "parquet", "text", "xml"}
 _READERS: dict[str, Callable[[Any], CommandEffects]] = {
     "write_operation": _write,
     "write_operation_v2": _write_v2,

@@ -33,12 +33,17 @@ _BEFORE_STATEMENT = {"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"}
 _EVOLVING = ["WITH", "SCHEMA", "EVOLUTION"]
 _NAMESPACES = {"DATABASE", "SCHEMA", "NAMESPACE"}
 
-CatalogKind = Literal["table", "view", "global view", "database", "function", "pipeline"]
+CatalogKind = Literal[
+    "table", "partition", "view", "global view", "database", "function", "pipeline"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """Something that a statement creates in the catalog, where it outlives the session."""
+    """Something that a statement creates or moves in the catalog, where it outlives the session.
+
+    A partition has the name of its table.
+    """
 
     kind: CatalogKind
     name: tuple[str, ...]
@@ -56,6 +61,8 @@ class Written:
     effect: Effect
     # Of the partitions that it replaces: ``day=1/hour=2``.
     folder: str = ""
+    # Whether the address is one of files: a data source of another kind takes what it likes.
+    in_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,8 @@ class _Token:
 def read_statement(text: str) -> Statement:
     """Find what a statement creates and writes."""
     tokens = _tokens(text)
-    return Statement(tuple(_created(tokens)), tuple(_written(tokens)), tuple(_dropped(tokens)))
+    created = (*_created(tokens), *_moved(tokens))
+    return Statement(created, tuple(_written(tokens)), tuple(_dropped(tokens)))
 
 
 def read_cached(text: str) -> list[tuple[str, ...]]:
@@ -169,6 +177,19 @@ def _dropped(tokens: Sequence[_Token]) -> Iterator[tuple[str, ...]]:
         name = _name(tokens, at + 2)
         if name and (first.word == "DROP" or "RENAME" in {it.word for it in tokens[at:]}):
             yield name
+
+
+def _moved(tokens: Sequence[_Token]) -> Iterator[Created]:
+    """Find the places that ``ALTER TABLE`` gives to a table, or to partitions of it."""
+    for at, (first, second) in enumerate(pairwise(tokens)):
+        if (first.word, second.word) != ("ALTER", "TABLE"):
+            continue
+        name = _name(tokens, at + 2)
+        rest = list(takewhile(lambda token: token.text != ";", tokens[at + 2 :]))
+        in_partitions = any(token.word == "PARTITION" for token in rest)
+        for key, value in pairwise(rest):
+            if key.word == "LOCATION" and value.is_string:
+                yield Created("partition" if in_partitions else "table", name, value.value)
 
 
 def _kind(word: str, before: set[str]) -> CatalogKind | None:

@@ -148,6 +148,9 @@ def test_what_fails_outside_of_the_workspace_leaves_nothing_open(
 ) -> None:
     for act in (
         lambda it: it.range(3).write.save("s3a://elsewhere/t"),
+        lambda it: it.range(3).write.save("/tmp/t"),
+        # What is no format of files may take anything for its path.
+        lambda it: it.range(3).write.format("warehouse").save("project.table"),
         lambda it: it.range(3).write.save(f"{OUT}base/t"),
         lambda it: it.range(3).write.insertInto("somewhere"),
         lambda it: it.sql(f"TABLE parquet.`{OUT}/t`"),
@@ -170,6 +173,21 @@ REFUSED: dict[str, Act] = {
     "CREATE TABLE elsewhere": lambda it: it.sql("CREATE TABLE t (id INT) LOCATION '/tmp/t'"),
     "CREATE TABLE on another branch": lambda it: it.sql(
         f"CREATE TABLE t (id INT) USING csv LOCATION '{OUT}/../../main/t'"
+    ),
+    "a relative path": lambda it: it.range(3).write.parquet("out"),
+    "a relative path in the default format": lambda it: it.range(3).write.save("./out"),
+    "a relative path in SQL": lambda it: it.sql(
+        "INSERT OVERWRITE DIRECTORY 'out' USING csv SELECT 1"
+    ),
+    "another branch": lambda it: it.range(3).write.parquet("s3a://repo/main/data/t"),
+    "another branch by dots": lambda it: it.range(3).write.orc(f"{OUT}/../../main/t"),
+    "a model on another branch": lambda it: RemoteMLWriter.saveInstance(
+        Tokenizer(), "s3a://repo/main/data/t", it
+    ),
+    "SET LOCATION": lambda it: it.sql("ALTER TABLE t SET LOCATION '/tmp/t'"),
+    "ADD PARTITION": lambda it: it.sql("ALTER TABLE t ADD PARTITION (d = 1) LOCATION '/tmp/t'"),
+    "a later partition": lambda it: it.sql(
+        f"ALTER TABLE t ADD PARTITION (d = 1) LOCATION '{OUT}/t' PARTITION (d = 2) LOCATION '/t'"
     ),
     "catalog": lambda it: it.catalog.createTable("t", path="/tmp/t"),
     "view": lambda it: it.sql("CREATE VIEW v AS SELECT 1"),
@@ -251,6 +269,18 @@ def test_a_table_of_the_workspace_stays_there_when_it_is_overwritten(
     frame.write.mode("overwrite").saveAsTable("t")
     here, other = f"{OUT}/t", f"{OUT}/other"
     assert server.paths == [f"{OUT}//t/", here, None, None, other, other]
+
+
+def test_a_table_whose_location_is_set_is_known_there(
+    command_filter: CommandFilter, server: Server, session: SparkSession
+) -> None:
+    session.sql(f"CREATE TABLE t (id INT, d INT) USING csv LOCATION '{OUT}/t'")
+    session.sql(f"ALTER TABLE t ADD PARTITION (d = 1) LOCATION '{OUT}/one'")
+    fail(server, lambda it: it.sql("INSERT INTO t VALUES (1)"), session)
+    assert command_filter.failed_paths() == ["t"]
+    session.sql(f"ALTER TABLE t SET LOCATION '{OUT}/s'")
+    fail(server, lambda it: it.sql("INSERT INTO t VALUES (1)"), session)
+    assert command_filter.failed_paths() == ["s", "t"]
 
 
 CREATE = f"CREATE TABLE t (id INT) USING csv LOCATION '{OUT}/t'"
