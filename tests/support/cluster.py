@@ -57,10 +57,14 @@ class StandaloneCluster:
         return {"PERAGO_SPARK_MASTER": self.url, **python, **conf_variables(self.conf)}
 
     def start_worker(self) -> None:
-        """Start one more worker of one core, with bounded memory, and wait until it is known."""
+        """Start one more worker of one core, with bounded memory, and wait until it is known.
+
+        Each has an address of its own: Spark never runs two copies of a task on one host.
+        """
         name = f"worker-{len(self.workers)}"
         port = loopback.choose([name], {})[name]
-        arguments = ["--host", loopback.LOOPBACK, "--port", str(port), "--webui-port", "0"]
+        host = f"127.0.0.{len(self.workers) + 1}"
+        arguments = ["--host", host, "--port", str(port), "--webui-port", "0"]
         arguments += ["--cores", "1", "--memory", "600m"]
         arguments += ["--work-dir", str(self.folder / name), self.url]
         worker = _start(self.watchdog, self.folder, name, "deploy.worker.Worker", arguments)
