@@ -129,7 +129,7 @@ def from_unreadable(
     server: ServerDescription, what: str, error: Exception, *, changes: bool
 ) -> BackendError:
     """Build the error for an answer that was cut off or that the server did not write."""
-    return _not_the_server(server, what, _reason(error), changes=changes)
+    return _not_the_server(server, what, reason_of(error), changes=changes)
 
 
 def outage(message: str, *, changes: bool, hint: str | None = None) -> BackendUnavailableError:
@@ -202,7 +202,7 @@ def _cut(body: bytes) -> bytes:
     return b"".join([*kept, body[start:]]) if depth == 0 else b""
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Describe why an answer does not fit, without the values in it."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]

@@ -107,7 +107,8 @@ class _TokenMessage(ConductorMessage):
 
 
 TASK = TypeAdapter(TaskMessage)
-TASKS = TypeAdapter(list[TaskMessage])
+# Each of them is read by itself.
+TASKS = TypeAdapter(list[Any])
 WORKFLOW = TypeAdapter(WorkflowMessage)
 SIZES = TypeAdapter(dict[str, Count])
 TASKDEF = TypeAdapter(dict[str, Any])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perago.conductor.api import (
@@ -12,7 +12,6 @@ from perago.conductor.api import (
     TASKS,
     WORKFLOW,
     ConductorApi,
-    TaskMessage,
     exactly,
     parsed,
     read_task,
@@ -21,24 +20,34 @@ from perago.conductor.api import (
 )
 from perago.connections import ConductorConnection
 from perago.errors import BackendUnavailableError
-from perago.http_errors import nothing
+from perago.http_errors import MAX_TEXT, nothing, reason_of
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed, Outcome, told_reason
 from perago.protocol.ports import AttemptSnapshot, Delivery
 from perago.retry import TRIES, UNSENT_SECONDS, retry_change, retrying_times
+from perago.text import shorten_line
 
 _LONGEST_POLL_MS = 5000
 # Conductor keeps the first ten log entries of an update and drops the rest.
 _MAX_LOG_ENTRIES = 10
+# Hears of a task in the answer to a poll that cannot be read: its type, and why.
+OnUnreadable = Callable[[str, str], None]
 
 
 class ConductorAttempts:
     """Poll, lease and completion; implements the protocol's ``Attempts`` port."""
 
-    def __init__(self, connection: ConductorConnection, *, tries: int = TRIES) -> None:
+    def __init__(
+        self,
+        connection: ConductorConnection,
+        *,
+        tries: int = TRIES,
+        on_unreadable: OnUnreadable = lambda task_type, reason: None,
+    ) -> None:
         """``tries`` is for reads and lease renewals; polls and posts are one request each."""
         self._api = ConductorApi(connection)
         self._tries = tries
+        self._on_unreadable = on_unreadable
 
     def close(self) -> None:
         """Close the connections; nothing can be asked afterwards."""
@@ -56,8 +65,9 @@ class ConductorAttempts:
     ) -> list[Delivery]:
         """Ask for up to ``count`` tasks under a worker id that is used for this poll only.
 
-        A poll is a change: a task whose delivery is lost stays claimed. Conductor waits until it
-        has as many as were asked for, so a poll that waits should ask for one.
+        A poll is a change: a task whose delivery is lost stays claimed. So a task that cannot be
+        read takes no other with it. Conductor waits until it has as many as were asked for, so a
+        poll that waits should ask for one.
         """
         wait_ms = min(wait_ms, _LONGEST_POLL_MS)
         query: dict[str, Any] = {"workerid": token, "count": count, "timeout": wait_ms}
@@ -69,7 +79,7 @@ class ConductorAttempts:
             if len(tasks) > count:
                 # The others would be claimed and never run.
                 raise ValueError("the answer has more tasks than were asked for")
-            return [_delivery(task, token) for task in tasks]
+            return self._readable(task_type, tasks, token)
 
         found = self._api.get(
             f"poll for {task_type!r}",
@@ -80,6 +90,20 @@ class ConductorAttempts:
             extra_seconds=wait_ms / 1000,
         )
         return found or []
+
+    def _readable(self, task_type: str, tasks: Sequence[Any], token: str) -> list[Delivery]:
+        """The deliveries of an answer; one of which nothing can be read is not Conductor's."""
+        found, errors = [], []
+        for task in tasks:
+            try:
+                found.append(_delivery(task, token))
+            except ValueError as error:
+                errors.append((task, error))
+        if errors and not found:
+            raise errors[0][1]
+        for task, error in errors:
+            self._on_unreadable(task_type, _why_unreadable(task, error))
+        return found
 
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
         """Ask in one request which queues hold anything; a task in one may not be due yet."""
@@ -188,7 +212,14 @@ def _result(claim: Claim, status: str) -> dict[str, Any]:
     }
 
 
-def _delivery(task: TaskMessage, token: str) -> Delivery:
+def _why_unreadable(task: Any, error: ValueError) -> str:
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    reason = f"task {task_id!r} was claimed, and cannot be read: {reason_of(error)}"
+    return shorten_line(reason, MAX_TEXT)
+
+
+def _delivery(answered: Any, token: str) -> Delivery:
+    task = TASK.validate_python(answered)
     if task.worker_id != token:
         raise ValueError("the task is claimed by another poll")
     attempt = Attempt(

@@ -252,6 +252,12 @@ class WorkerContext:
         _log_outcome(outcome, delivered, time.monotonic() - running.started)
 
 
+def note_unreadable(metrics: WorkerMetrics, task: str, reason: str) -> None:
+    """Log and count a claimed task that cannot be read: Conductor's response timeout ends it."""
+    metrics.poll_failed(task)
+    _log.warning("poll_failed", task=task, reason=reason)
+
+
 def completion_seconds(delivery: Delivery, definition: TaskDefinition) -> float:
     """How long posting an outcome may take: as the publish budget says, or one lease."""
     budget = definition.controls.publish_budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -24,7 +25,7 @@ from perago.wiring.connections import conductor_connection, lakefs_connection
 from perago.wiring.spark import choose_spark
 from perago.wiring.tasks import load_tasks
 from perago.worker import cgroups
-from perago.worker.context import WorkerContext
+from perago.worker.context import WorkerContext, note_unreadable
 from perago.worker.preflight import preflight, try_cluster
 from perago.worker.supervisor import Supervisor
 
@@ -108,7 +109,8 @@ def _open_context(
     closing: ExitStack,
 ) -> WorkerContext:
     connection = conductor_connection(settings)
-    conductor = ConductorAttempts(connection)
+    metrics = WorkerMetrics(definition.name for definition in definitions)
+    conductor = ConductorAttempts(connection, on_unreadable=partial(note_unreadable, metrics))
     closing.callback(conductor.close)
     heartbeat_client = ConductorAttempts(replace(connection, read_timeout=_PULSE_TIMEOUT), tries=1)
     closing.callback(heartbeat_client.close)
@@ -116,7 +118,6 @@ def _open_context(
     if any(definition.workspace is not None for definition in definitions):
         lake = LakeFSControl(lakefs_connection(settings))
         closing.callback(lake.close)
-    metrics = WorkerMetrics(definition.name for definition in definitions)
     for definition in definitions:
         if (budget := definition.controls.publish_budget) is not None:
             metrics.set_publish_budget(definition.name, budget.lakefs_merge_timeout_seconds)

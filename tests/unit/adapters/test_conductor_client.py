@@ -90,6 +90,33 @@ def test_a_poll_for_several_says_how_many_and_takes_no_more() -> None:
         assert ["count=2" in request for request in server.requests] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [{"retryCount": -1}, {"workerId": "somebody"}, {"inputData": "text"}, {"referenceTaskName": 1}],
+)
+def test_a_task_that_cannot_be_read_takes_none_of_its_batch_with_it(bad: dict[str, Any]) -> None:
+    tasks = [{**TASK, "taskId": "bad", **bad}, {**TASK, "taskId": "good"}]
+    told: list[tuple[str, str]] = []
+    with (
+        GarbageServer(Replies(says(tasks), says([None, TASK]), says(tasks[:1]))) as server,
+        closing(
+            ConductorAttempts(
+                conductor(server.url), on_unreadable=lambda *given: told.append(given)
+            )
+        ) as attempts,
+    ):
+        found = attempts.poll_batch("type", "token", 2)
+        assert [delivery.claim.attempt.task_id for delivery in found] == ["good"]
+        assert [task_type for task_type, _ in told] == ["type"]
+        assert "task 'bad'" in told[0][1]
+        assert len(attempts.poll_batch("type", "token", 2)) == 1
+        assert len(told) == 2
+        # An answer of which nothing can be read is not Conductor's.
+        with pytest.raises(LostReplyError):
+            attempts.poll_batch("type", "token", 2)
+        assert len(told) == 2
+
+
 @pytest.mark.parametrize("levels", [400, 900, 5_000])
 def test_a_task_with_an_input_of_any_depth_is_delivered_and_read(levels: int) -> None:
     task = json.dumps({**TASK, "inputData": {"text": '[\\"{', "n": 0}})

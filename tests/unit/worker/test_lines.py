@@ -14,7 +14,7 @@ from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import Completed
 from perago.signals import STOP_SIGNALS
 from perago.tasks.discover import load_tasks
-from perago.worker.context import WorkerContext, _log_outcome
+from perago.worker.context import WorkerContext, _log_outcome, note_unreadable
 from perago.worker.report import Reported
 from perago.worker.supervisor import Supervisor
 from support.memory_worker import LockedConductor
@@ -82,3 +82,11 @@ def test_the_end_of_an_attempt_is_one_line_with_seconds_commit_and_result() -> N
             "result": '{"rows": 3}',
         }
     ]
+
+
+def test_a_claimed_task_that_cannot_be_read_is_logged_and_counted() -> None:
+    metrics = WorkerMetrics(["clean"])
+    with capture_logs() as lines:
+        note_unreadable(metrics, "clean", "task 'a' was claimed, and cannot be read")
+    assert [(line["event"], line["task"]) for line in lines] == [("poll_failed", "clean")]
+    assert b'perago_poll_failures_total{task="clean"} 1.0' in metrics.render()
