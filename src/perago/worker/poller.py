@@ -108,6 +108,7 @@ class Poller:
         self._outages = 0
         self._troubles = 0
         self._resume_at = float("-inf")
+        self._noting = threading.Lock()
 
     def offer(self, inbox: SlotInbox) -> None:
         """Say that a slot is idle; it gets one attempt for this."""
@@ -117,12 +118,16 @@ class Poller:
         """Back off after a failure of the infrastructure; go on after anything else."""
         if not isinstance(ending, Completed | Failed):
             return
-        if isinstance(ending, Completed) or not ending.is_infrastructure:
-            self._troubles = 0
-            return
-        self._troubles += 1
-        pause = growing_pause(_FIRST_TROUBLE_PAUSE, _LONGEST_TROUBLE_PAUSE, self._troubles)
-        self._resume_at = self._clock() + pause
+        with self._noting:
+            if isinstance(ending, Completed) or not ending.is_infrastructure:
+                self._troubles, self._resume_at = 0, float("-inf")
+                return
+            now = self._clock()
+            if now < self._resume_at:
+                return  # of the same trouble: nothing has been claimed since it began
+            self._troubles += 1
+            pause = growing_pause(_FIRST_TROUBLE_PAUSE, _LONGEST_TROUBLE_PAUSE, self._troubles)
+            self._resume_at = now + pause
         _log.warning("polling_paused", seconds=pause, reason=ending.reason)
 
     def run(self) -> None:

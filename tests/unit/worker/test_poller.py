@@ -199,6 +199,7 @@ def test_failures_of_the_infrastructure_pause_polling_longer_each_time(
     for _ in range(6):
         poller.note(DOWN)
         pauses.append(poller._resume_at - now[0])
+        now[0] = poller._resume_at
     assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
     poller.note(failure_of(TaskFailed("the task's own")))
     poller.note(DOWN)
@@ -208,10 +209,31 @@ def test_failures_of_the_infrastructure_pause_polling_longer_each_time(
 
 
 def test_polling_still_pauses_after_failures_of_a_whole_night() -> None:
-    poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: 100.0)
+    now = [100.0]
+    poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: now[0])
     for _ in range(2000):
+        now[0] = max(now[0], poller._resume_at)
         poller.note(DOWN)
-    assert poller._resume_at == 160.0
+    assert poller._resume_at == now[0] + 60.0
+
+
+def test_slots_that_fail_in_one_outage_pause_polling_once() -> None:
+    now = [100.0]
+    poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: now[0])
+    for _ in range(3):
+        poller.note(DOWN)
+        now[0] += 1.0
+    assert poller._resume_at == 105.0
+    now[0] = 105.0
+    poller.note(DOWN)
+    assert poller._resume_at == 115.0
+
+
+def test_an_attempt_that_completes_ends_the_pause() -> None:
+    poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: 100.0)
+    poller.note(DOWN)
+    poller.note(Completed({}))
+    assert poller._resume_at <= 100.0
 
 
 def test_no_length_of_an_outage_ends_the_poller() -> None:
