@@ -25,6 +25,12 @@ _DISK = (
     "clear` (PERAGO_OBJECT_CACHE) remove what is no longer needed."
 )
 _FILES = "Raise the limit of open files (ulimit -n), or lower PERAGO_TRANSFER_THREADS."
+# Python has no error number for this, and no class of its own.
+_NO_THREAD = "can't start new thread"
+_THREADS = (
+    "Raise the limit of processes and threads (ulimit -u; pids.max or TasksMax of the control "
+    "group), or give the worker fewer executors (-j)."
+)
 _BROKEN = "Look at the machine's disk: it cannot be written."
 # The machine is at its end, and what to do about it.
 _EXHAUSTED = {
@@ -88,8 +94,12 @@ def failure_of(error: BaseException) -> Failed:
 
 def machine_error(error: BaseException) -> MachineError | None:
     """The error for a machine that is at its end, where an exception tells of that."""
-    hint = _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
-    return MachineError(describe(error), hint=hint) if hint else None
+    text, hint = describe(error), None
+    if isinstance(error, OSError):
+        hint = _EXHAUSTED.get(error.errno or 0)
+    elif isinstance(error, RuntimeError) and text == _NO_THREAD:
+        hint = _THREADS
+    return MachineError(text, hint=hint) if hint else None
 
 
 def told_reason(outcome: Failed) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perago.protocol.identity import Execution
-from perago.protocol.outcome import Failed, told_reason
+from perago.protocol.outcome import Failed, failure_of, told_reason
 from perago.protocol.ports import Delivery
 from perago.protocol.record import Record
 from support.memory_world import Files, InMemoryWorld, completed, raising, writes
@@ -160,3 +160,15 @@ def test_a_disk_that_is_full(world: InMemoryWorld) -> None:
         "space on that disk; `perago sweep --yes` (PERAGO_WORKSPACE_ROOT) and `perago cache clear` "
         "(PERAGO_OBJECT_CACHE) remove what is no longer needed."
     )
+
+
+def test_a_machine_that_starts_no_more_threads(world: InMemoryWorld) -> None:
+    """So that polling pauses: the next attempt would fare no better."""
+    error = RuntimeError("can't start new thread")
+    assert reason(world, raising(error)).startswith(
+        "MachineError: can't start new thread [PRG-104] Try: Raise the limit of processes"
+    )
+    assert failure_of(error).is_infrastructure
+    # What a body asks for beyond all bounds is its own mistake.
+    assert not failure_of(MemoryError()).is_infrastructure
+    assert not failure_of(RuntimeError("another")).is_infrastructure
