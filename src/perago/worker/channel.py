@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import struct
@@ -186,6 +187,7 @@ class Channel:
         self._socket = end
         self._send_seconds = send_seconds
         self._sending = threading.Lock()
+        self._owner = os.getpid()
         self._buffer = bytearray()
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(end, select.POLLIN)
@@ -193,6 +195,8 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Send a whole message; raise ``ValueError`` before anything is sent if it is no JSON."""
+        if self.is_inherited:
+            raise ChannelClosedError("the line is that of the parent process")
         body = message.model_dump_json().encode()
         with self._sending:
             try:
@@ -218,9 +222,10 @@ class Channel:
             self._buffer += piece
         return message
 
-    def forget_senders(self) -> None:
-        """In a forked process: the thread that was sending is not there to release the lock."""
-        self._sending = threading.Lock()
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked process: what it sends could cut its parent's messages."""
+        return os.getpid() != self._owner
 
     def close(self) -> None:
         self._shut()

@@ -28,6 +28,7 @@ from perago.masking import hide_secret_variables
 from perago.observability.logs import (
     configure_logs,
     keep_log_handler,
+    log_phase,
     process_logs,
     restore_logs,
 )
@@ -95,16 +96,20 @@ class SupervisorLine:
         threading.Thread(target=self._read, name="perago-line", daemon=True).start()
 
     def report_phase(self, event: PhaseEvent) -> None:
-        self._channel.send(
+        details = {str(key): _plain(value) for key, value in event.details.items()}
+        if self._channel.is_inherited:
+            return log_phase(replace(event, details=details))
+        return self._channel.send(
             PhaseReported(
-                action=event.action,
-                phase=event.phase,
-                seconds=event.seconds,
-                details={str(key): _plain(value) for key, value in event.details.items()},
+                action=event.action, phase=event.phase, seconds=event.seconds, details=details
             )
         )
 
     def report_output(self, text: str) -> None:
+        if self._channel.is_inherited:
+            # The supervisor reads this as well. No stream: the fork may have left it locked.
+            os.write(2, f"{text}\n".encode(errors="replace"))
+            return
         self._channel.send(OutputReported(text=text))
 
     def ask_to_proceed(self) -> None:
@@ -225,7 +230,6 @@ def main(
     ignore_stop_signals()
     os.register_at_fork(after_in_child=_restore_stop_signals)
     channel = Channel(socket.socket(fileno=descriptor))
-    os.register_at_fork(after_in_child=channel.forget_senders)
     settings = load_settings()
     # Before the author's modules are imported, which run in this process.
     hide_secret_variables()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from perago.errors import StaleAttemptError
 from perago.protocol.events import PhaseEvent
@@ -170,3 +172,22 @@ def test_the_end_of_the_reading_thread_ends_the_executor() -> None:
     for thread in threading.enumerate():
         if thread.name == "perago-line" and thread is not threading.current_thread():
             thread.join(5)
+
+
+def test_a_forked_process_writes_nothing_to_the_line_of_its_parent(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its frames would come between the parts of its parent's."""
+    line = executor.SupervisorLine(pair.executor, on_end=nothing)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    line.report_output("INFO author: logged by a child")
+    with capture_logs() as logged:
+        line.report_phase(PhaseEvent("task_progress", "body", None, {"done": 1}))
+    with pytest.raises(StaleAttemptError):
+        line.ask_to_proceed()
+    monkeypatch.undo()
+    assert pair.supervisor.receive(0.05) is None
+    assert capfd.readouterr().err == "INFO author: logged by a child\n"
+    assert [(line["event"], line["done"]) for line in logged] == [("task_progress", 1)]
+    line.report_output("of the parent")
+    assert pair.supervisor.receive(1) == OutputReported(text="of the parent")
