@@ -327,6 +327,8 @@ def _plain(value: Any) -> Any:
         return shorten(describe(value), _LONGEST_DETAIL)
     try:
         text = json.dumps(value, default=describe, ensure_ascii=False)
+        if len(text) > _LONGEST_DETAIL:
+            return shorten(describe(text), _LONGEST_DETAIL)
         return json.loads(text.encode(errors="replace"))
     except Exception:  # noqa: BLE001  a detail must not end an attempt
         return shorten(describe(value), _LONGEST_DETAIL)

@@ -62,6 +62,7 @@ _PUBLISHING = frozenset({"second_fence", "publish"})
 # Directories and branches are named after it; Conductor's own have 36 characters.
 _LONGEST_TASK_ID = 200
 _ENDS = frozenset({"phase_ended", "phase_failed"})
+_MOST_EVENTS = 1000
 _log = structlog.get_logger(__name__)
 
 
@@ -309,7 +310,9 @@ class RunningAttempt:
     def record(self, reported: PhaseReported) -> PhaseEvent:
         """Keep an event, and what follows from it: the phase and the body's deadline."""
         event = PhaseEvent(reported.action, reported.phase, reported.seconds, reported.details)
-        self.events.append(event)
+        if reported.action != "partition_done":  # told while it runs, and not asked for later
+            self.events.append(event)
+            del self.events[:-_MOST_EVENTS]
         if reported.action == "phase_started":
             self.phase = reported.phase
         if reported.phase == "body":

@@ -191,3 +191,13 @@ def test_a_forked_process_writes_nothing_to_the_line_of_its_parent(
     assert [(line["event"], line["done"]) for line in logged] == [("task_progress", 1)]
     line.report_output("of the parent")
     assert pair.supervisor.receive(1) == OutputReported(text="of the parent")
+
+
+def test_no_detail_of_an_event_is_longer_than_its_bound(pair: Pair) -> None:
+    line = executor.SupervisorLine(pair.executor, on_end=nothing)
+    details = {"list": ["x" * 100] * 1000, "dict": {str(n): n for n in range(9999)}, "few": [1, 2]}
+    line.report_phase(PhaseEvent("phase_ended", "body", 1.0, details))
+    message = pair.supervisor.receive(1)
+    assert isinstance(message, PhaseReported)
+    assert message.details["few"] == [1, 2]
+    assert all(len(str(message.details[name])) <= 2000 for name in ("list", "dict"))

@@ -328,3 +328,22 @@ def test_the_outcome_of_another_attempt_is_not_taken_for_this_one(watched: Runni
         executor, watched, delivery, nobody
     )
     assert found == own
+
+
+def test_an_attempt_keeps_its_phases_and_a_bounded_number_of_events(
+    watched: RunningAttempt,
+) -> None:
+    leave(watched, "download")
+    for number in range(3000):
+        details = {"done": number}
+        watched.record(
+            PhaseReported(action="partition_done", phase="body", seconds=1.0, details=details)
+        )
+    assert [event.phase for event in watched.events] == ["download"]
+    for number in range(3000):
+        details = {"done": number}
+        watched.record(
+            PhaseReported(action="task_progress", phase="body", seconds=None, details=details)
+        )
+    assert len(watched.events) == 1000
+    assert watched.events[-1].details == {"done": 2999}
