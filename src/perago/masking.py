@@ -94,6 +94,11 @@ class Masker:
         # Longest first, so that no spelling is half replaced by a shorter one.
         self._spellings = tuple(sorted(found, key=len, reverse=True))
 
+    def forget(self, secret: str) -> None:
+        """Mask a secret no more."""
+        gone = _spellings(None, secret)
+        self._spellings = tuple(kept for kept in self._spellings if kept not in gone)
+
     def __call__(self, text: str) -> str:
         for spelling in self._spellings:
             text = text.replace(spelling, MASK)
@@ -106,6 +111,11 @@ _of_this_process = Masker()
 def remember_secret(secret: str, key: str | None = None) -> None:
     """Have ``mask_secrets`` mask this secret from now on, in this process."""
     _of_this_process.add(secret, key)
+
+
+def forget_secret(secret: str) -> None:
+    """Have ``mask_secrets`` forget a secret that opens nothing any more."""
+    _of_this_process.forget(secret)
 
 
 def remember_spark_remote(remote: str) -> None:

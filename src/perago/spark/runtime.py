@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +29,7 @@ from perago.errors import (
     ServerError,
     SparkServerDiedError,
 )
-from perago.masking import remember_secret
+from perago.masking import forget_secret, remember_secret
 from perago.retry import growing_pause
 from perago.servers import loopback
 from perago.servers.kept_logs import KeptLogs, rotate
@@ -44,6 +45,8 @@ _LONGEST_PAUSE = 30.0
 # The death of a server that ran this long begins a new count of deaths.
 _STABLE_SECONDS = 120.0
 _INTERRUPT_SECONDS = 30.0
+# Texts with the token of a server that is gone may still be under way; each makes masking slower.
+_KEPT_TOKENS = 8
 _log = structlog.get_logger(__name__)
 
 
@@ -141,6 +144,7 @@ class ManagedRuntime:
         self._holders: set[str] = set()
         self._lost: dict[str, SparkServerDiedError] = {}
         self._idle_since = 0.0
+        self._tokens: deque[str] = deque()
 
     def remote(self, give_up: Callable[[], bool], user: str = "") -> str | None:
         """Start the server unless it runs, and wait for it; raises when this start fails."""
@@ -222,8 +226,7 @@ class ManagedRuntime:
         """Start the server and watch it; False when it died, True when it was stopped."""
         # A new port and a new token each time: another process may have taken the old port.
         port = loopback.choose(["spark"], {})["spark"]
-        token = secrets.token_urlsafe(32)
-        remember_secret(token)
+        token = self._new_token()
         server = ConnectServer(folder, port, watchdog, token=token, settings=self._settings)
         try:
             self._keep_log(server)
@@ -242,6 +245,15 @@ class ManagedRuntime:
             with contextlib.suppress(ServerError):
                 server.stop()
         return True
+
+    def _new_token(self) -> str:
+        """Make a token that is masked in texts; the oldest ones are forgotten."""
+        token = secrets.token_urlsafe(32)
+        remember_secret(token)
+        self._tokens.append(token)
+        while len(self._tokens) > _KEPT_TOKENS:
+            forget_secret(self._tokens.popleft())
+        return token
 
     def _keep_log(self, server: ConnectServer) -> None:
         if self._logs is None:

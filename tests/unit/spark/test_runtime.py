@@ -16,12 +16,14 @@ from pydantic import SecretStr
 
 from perago.connections import LakeFSConnection
 from perago.errors import BackendUnavailableError, ServerError
+from perago.masking import mask_secrets
 from perago.servers import loopback
 from perago.servers.server import Command
 from perago.servers.spark import ConnectSettings
 from perago.spark import child
 from perago.spark import runtime as module
 from perago.spark.runtime import ManagedRuntime
+from perago.text import MASK
 from support.waiting import until
 
 SETTINGS = ConnectSettings("test", LakeFSConnection("http://l:1", "key", SecretStr("secret")))
@@ -245,3 +247,18 @@ def test_whatever_keeps_a_server_from_starting_is_told_and_the_next_one_tries_ag
         with pytest.raises(BackendUnavailableError, match=r"could not be started: .*(space|surpr)"):
             runtime.remote(never, "one")
     assert runtime.remote(never, "one") == made[-1].remote
+
+
+def test_the_tokens_of_servers_that_are_long_gone_are_forgotten(
+    runtime: ManagedRuntime, made: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of the last few servers may still be under way; more would slow down every line."""
+    tokens = (f"token-of-server-{number}" for number in itertools.count())
+    monkeypatch.setattr(module.secrets, "token_urlsafe", lambda _: next(tokens))
+    monkeypatch.setattr(module, "_KEPT_TOKENS", 2)
+    for number in range(4):
+        runtime.remote(never, "one")
+        runtime.leave("one")
+        until(lambda number=number: made[number].is_stopped, "the server to be stopped", 5)
+    masked = [mask_secrets(f"token-of-server-{number}") for number in range(4)]
+    assert masked == ["token-of-server-0", "token-of-server-1", MASK, MASK]
