@@ -101,8 +101,8 @@ class ConductorAttempts:
                 errors.append((task, error))
         if errors and not found:
             raise errors[0][1]
-        for task, error in errors:
-            self._on_unreadable(task_type, _why_unreadable(task, error))
+        for task, problem in errors:
+            self._on_unreadable(task_type, _why_unreadable(task, problem))
         return found
 
     def find_waiting(self, task_types: Sequence[str], *, domain: str | None = None) -> list[str]:
