@@ -137,4 +137,5 @@ class Supervisor:
             except Exception:  # noqa: BLE001  what an attempt causes is handled with it
                 _log.exception("slot_broken")
                 if self._stops.draining.wait(_RESTART_SECONDS):
+                    self._broken.set()  # nothing comes after it that could make it good
                     return None

@@ -14,6 +14,7 @@ from perago.observability.metrics import WorkerMetrics
 from perago.protocol.outcome import Completed
 from perago.signals import STOP_SIGNALS
 from perago.tasks.discover import load_tasks
+from perago.worker import supervisor as supervisor_module
 from perago.worker.context import WorkerContext, _log_outcome, note_unreadable
 from perago.worker.report import Reported
 from perago.worker.supervisor import Supervisor
@@ -90,3 +91,26 @@ def test_a_claimed_task_that_cannot_be_read_is_logged_and_counted() -> None:
         note_unreadable(metrics, "clean", "task 'a' was claimed, and cannot be read")
     assert [(line["event"], line["task"]) for line in lines] == [("poll_failed", "clean")]
     assert b'perago_poll_failures_total{task="clean"} 1.0' in metrics.render()
+
+
+@pytest.mark.parametrize(("drains", "code"), [(False, 0), (True, 1)])
+def test_a_part_that_failed_counts_unless_it_was_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drains: bool, code: int
+) -> None:
+    """What failed while the worker stopped may have left a claim behind."""
+    monkeypatch.setattr(supervisor_module, "_RESTART_SECONDS", 0.01)
+    conductor: Any = LockedConductor()
+    context = WorkerContext(conductor, conductor, None, tmp_path, None, WorkerMetrics())
+    worker = Supervisor(context, [], [], slots=0, grace_seconds=1.0)
+    runs = iter([LookupError("a bug"), None])
+
+    def run() -> None:
+        if (error := next(runs)) is not None:
+            raise error
+
+    if drains:
+        worker._stops.draining.set()
+    worker._keep_running(run)
+    worker._threads.clear()
+    worker._on_signal(signal.SIGTERM, None)
+    assert worker.run() == code
