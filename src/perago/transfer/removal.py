@@ -25,9 +25,9 @@ _PASSES = 3
 
 
 @contextmanager
-def opened_folder(folder: Path) -> Iterator[int]:
-    """Open a folder within the block; raises ``OSError`` for a link."""
-    descriptor = os.open(folder, _OPEN)
+def opened_folder(folder: Path | str, parent: int | None = None) -> Iterator[int]:
+    """Open a folder, or one in an open one, within the block; raises ``OSError`` for a link."""
+    descriptor = os.open(folder, _OPEN, dir_fd=parent)
     try:
         yield descriptor
     finally:

@@ -33,6 +33,8 @@ _LONGEST_OUTAGE_PAUSE = 15.0
 # After failures that are the machine's or its servers', no attempt would fare better at once.
 _FIRST_TROUBLE_PAUSE = 5.0
 _LONGEST_TROUBLE_PAUSE = 60.0
+# A trouble that was not seen for so long after its pause is over.
+_TROUBLE_OVER_SECONDS = 600.0
 _log = structlog.get_logger(__name__)
 
 
@@ -107,6 +109,8 @@ class Poller:
         self._looked_at = float("-inf")
         self._outages = 0
         self._troubles = 0
+        # The tasks that it was seen in: of the others, none tells that it is over.
+        self._troubled: set[str] = set()
         self._resume_at = float("-inf")
         self._noting = threading.Lock()
 
@@ -114,21 +118,29 @@ class Poller:
         """Say that a slot is idle; it gets one attempt for this."""
         self._idle.put(inbox)
 
-    def note(self, ending: object) -> None:
-        """Back off after a failure of the infrastructure; go on after anything else."""
+    def note(self, task_type: str, ending: object) -> None:
+        """Back off after a failure of the infrastructure; go on when such a task ends otherwise."""
         if not isinstance(ending, Completed | Failed):
             return
         with self._noting:
             if isinstance(ending, Completed) or not ending.is_infrastructure:
-                self._troubles, self._resume_at = 0, float("-inf")
+                if task_type in self._troubled:
+                    self._end_trouble()
                 return
             now = self._clock()
+            if now > self._resume_at + _TROUBLE_OVER_SECONDS:
+                self._end_trouble()
+            self._troubled.add(task_type)
             if now < self._resume_at:
                 return  # of the same trouble: nothing has been claimed since it began
             self._troubles += 1
             pause = growing_pause(_FIRST_TROUBLE_PAUSE, _LONGEST_TROUBLE_PAUSE, self._troubles)
             self._resume_at = now + pause
         _log.warning("polling_paused", seconds=pause, reason=ending.reason)
+
+    def _end_trouble(self) -> None:
+        self._troubles, self._resume_at = 0, float("-inf")
+        self._troubled.clear()
 
     def run(self) -> None:
         """Run the poller's thread until the worker drains."""

@@ -124,7 +124,7 @@ class Slot:
             self._context.conclude(delivery, definition, running, ending)
             self.running = None
             self._remove_rest(execution)
-        self._poller.note(ending)
+        self._poller.note(delivery.task_type, ending)
         self._executor.note_attempt()
 
     def _remove_rest(self, execution: Execution) -> None:

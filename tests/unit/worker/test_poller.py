@@ -197,14 +197,14 @@ def test_failures_of_the_infrastructure_pause_polling_longer_each_time(
     poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: now[0])
     pauses = []
     for _ in range(6):
-        poller.note(DOWN)
+        poller.note("a", DOWN)
         pauses.append(poller._resume_at - now[0])
         now[0] = poller._resume_at
     assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
-    poller.note(failure_of(TaskFailed("the task's own")))
-    poller.note(DOWN)
+    poller.note("a", failure_of(TaskFailed("the task's own")))
+    poller.note("a", DOWN)
     assert poller._resume_at - now[0] == 5.0
-    poller.note(Completed({}))
+    poller.note("a", Completed({}))
     assert poller._troubles == 0
 
 
@@ -213,7 +213,7 @@ def test_polling_still_pauses_after_failures_of_a_whole_night() -> None:
     poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: now[0])
     for _ in range(2000):
         now[0] = max(now[0], poller._resume_at)
-        poller.note(DOWN)
+        poller.note("a", DOWN)
     assert poller._resume_at == now[0] + 60.0
 
 
@@ -221,19 +221,33 @@ def test_slots_that_fail_in_one_outage_pause_polling_once() -> None:
     now = [100.0]
     poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: now[0])
     for _ in range(3):
-        poller.note(DOWN)
+        poller.note("a", DOWN)
         now[0] += 1.0
     assert poller._resume_at == 105.0
     now[0] = 105.0
-    poller.note(DOWN)
+    poller.note("a", DOWN)
     assert poller._resume_at == 115.0
 
 
 def test_an_attempt_that_completes_ends_the_pause() -> None:
     poller = Poller(Queues(a=1), ["a"], StopSignals(), lambda: 100.0)
-    poller.note(DOWN)
-    poller.note(Completed({}))
+    poller.note("a", DOWN)
+    poller.note("a", Completed({}))
     assert poller._resume_at <= 100.0
+
+
+def test_a_task_that_the_outage_does_not_concern_does_not_end_the_pause() -> None:
+    """One without a workspace, for one, while LakeFS is away."""
+    now = [100.0]
+    poller = Poller(Queues(a=1), ["a", "b"], StopSignals(), lambda: now[0])
+    for pause in (5.0, 10.0):
+        poller.note("a", DOWN)
+        poller.note("b", Completed({}))
+        assert poller._resume_at - now[0] == pause
+        now[0] = poller._resume_at
+    now[0] += 601.0
+    poller.note("a", DOWN)
+    assert poller._resume_at - now[0] == 5.0
 
 
 def test_no_length_of_an_outage_ends_the_poller() -> None:
@@ -251,7 +265,7 @@ def test_while_polling_is_paused_nothing_is_claimed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(poller_module, "_FIRST_TROUBLE_PAUSE", 0.6)
     queues, stops = Queues(a=1), StopSignals()
     with polling(queues, stops) as poller:
-        poller.note(DOWN)
+        poller.note("a", DOWN)
         inbox = SlotInbox()
         poller.offer(inbox)
         threading.Event().wait(0.3)
