@@ -106,6 +106,13 @@ MUTANTS = (
         replace(NO_OPS_BACK, second_task_from=1),
         tag_empty_licences=False,
     ),
+    mutant("tags listed before branches", "9", THEN_NO_OP, tags_listed_after_branches=False),
+    mutant(
+        "tags listed before branches: mixture",
+        "1",
+        BOTH_CHANGE,
+        tags_listed_after_branches=False,
+    ),
     mutant(
         "gc leaves no withdrawn tag",
         "9",
@@ -167,6 +174,12 @@ MUTANTS = (
         "outcome",
         Scenario(("changes",)),
         wait_after_own_withdrawal=False,
+    ),
+    mutant(
+        "the last reading of HEAD begins before the wait is over",
+        "outcome",
+        Scenario(("changes",)),
+        wait_before_own_reading=False,
     ),
     mutant(
         "not landed because HEAD is another commit",

@@ -12,6 +12,7 @@ from model.state import (
     NOT_LANDED,
     RELOCATION,
     SAYS_NOT_LANDED,
+    SAYS_SO_LATER,
     STALE,
     UNEXPLAINED,
     WITHDRAWS,
@@ -49,7 +50,7 @@ class Watched(Transaction):
             return self.against_landing(before, i, after)
         if text == COMPLETES:
             return self.against_completion(before, i)
-        if text == SAYS_NOT_LANDED:
+        if text in (SAYS_NOT_LANDED, SAYS_SO_LATER):
             request = before.executions[i].request
             landed = request.phase == LANDED and request.commit in self.lineage[before.head]
             return ["outcome"] if landed else []

@@ -72,6 +72,8 @@ class Rules:
     withdraw_later_ones: bool = True
     # Off: only the licences of the same logical task are withdrawn, not all of the same target.
     withdraw_other_tasks: bool = True
+    # Off: the tags of earlier withdrawals are listed first, then the branches.
+    tags_listed_after_branches: bool = True
     head_read_after_withdrawal: bool = True
     # When HEAD is read only after the time a merge may take: if a licence was found or has left a
     # withdrawn tag; if one was found; if there was an earlier execution at all; never.
@@ -87,6 +89,8 @@ class Rules:
     readback_diff: bool = True
     withdraw_own_after_lost_reply: bool = True
     wait_after_own_withdrawal: bool = True
+    # Off: the reading of HEAD that counts may begin before the wait is over and end after it.
+    wait_before_own_reading: bool = True
     # "It has not landed" is said only if HEAD is still the commit that the plan was made for.
     not_landed_only_if_head_unmoved: bool = True
     claim_check_before_post: bool = True

@@ -94,7 +94,8 @@ BEFORE_REQUEST = frozenset(
     {
         "stage",
         "second fence",
-        "list licences",
+        "list branches",
+        "list tags",
         "withdraw licences",
         "read HEAD",
         "third fence",
@@ -108,4 +109,5 @@ LANDS = {
 }
 COMPLETES = "{it} posts COMPLETED and Conductor accepts it"
 SAYS_NOT_LANDED = "{it} reads HEAD and reports that its request has not landed"
+SAYS_SO_LATER = "{it} sees that the time is over and reports that its request has not landed"
 WITHDRAWS = "{it} withdraws the licence of {other}"

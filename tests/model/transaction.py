@@ -29,6 +29,7 @@ from model.state import (
     RESOLVED,
     ROOT,
     SAYS_NOT_LANDED,
+    SAYS_SO_LATER,
     SENT,
     SPOILED,
     STALE,
@@ -55,13 +56,15 @@ class Transaction(Lake):
             "make licence": self.make_licence,
             "stage": self.stage,
             "second fence": self.second_fence,
-            "list licences": self.list_licences,
+            "list branches": self.list_branches,
+            "list tags": self.list_tags,
             "withdraw licences": self.withdraw_licences,
             "read HEAD": self.read_head,
             "third fence": self.third_fence,
             "read HEAD again": self.read_head_again,
             "await reply": self.await_reply,
             "wait for own request": self.wait_for_own_request,
+            "wait with HEAD read": self.wait_with_head_read,
             "read the claim": self.read_the_claim,
             "post": self.post,
         }
@@ -124,7 +127,7 @@ class Transaction(Lake):
 
     def first_fence(self, s: State, i: int, e: Execution) -> list[Move]:
         if self.scenario.executions[i] == "no-op":
-            onward = "list licences"
+            onward = self.look_for_licences(i)
         elif self.rules.licence_before_last_fence:
             onward = "make licence"
         else:
@@ -146,7 +149,7 @@ class Transaction(Lake):
             event = Event("{it} finds its staging branch gone and stops", i)
             return [(event, change(s, i, e._replace(at=STALE)))]
         if not self.rules.licence_before_last_fence or not self.rules.withdraw_after_fence:
-            onward = "list licences"
+            onward = self.look_for_licences(i)
         else:
             onward = "second fence"
         event = Event("{it} stages its result and commits it on its staging branch", i)
@@ -158,42 +161,59 @@ class Transaction(Lake):
         elif not self.rules.withdraw_after_fence:
             onward = "read HEAD"
         else:
-            onward = "list licences"
+            onward = self.look_for_licences(i)
         return self.fence(s, i, e, "second", onward, self.rules.second_fence)
 
-    def list_licences(self, s: State, i: int, e: Execution) -> list[Move]:
-        rules = self.rules
-        found = gone = 0
-        no_op = self.scenario.executions[i] == "no-op"
-        looks = rules.withdraw_others and (rules.no_op_withdraws or not no_op)
-        if looks:
-            for k, other in enumerate(s.executions):
-                if k == i or (k > i and not rules.withdraw_later_ones):
-                    continue
-                if self.task_of(k) == self.task_of(i) or rules.withdraw_other_tasks:
-                    found |= (other.licence in EXISTING) << k
-                    gone |= (other.licence == WITHDRAWN) << k
+    def list_branches(self, s: State, i: int, e: Execution) -> list[Move]:
+        """Look for the licences of others; their tags are listed by a request of its own."""
+        found = sum(1 << k for k in self.looked_for(i) if s.executions[k].licence in EXISTING)
         to_await = {
-            "found or tag": found | gone,
+            "found or tag": e.to_await | found,
             "found": found,
             "earlier execution": (1 << i) - 1,
             "never": 0,
-        }[rules.wait]
+        }[self.rules.wait]
         e = e._replace(
-            at="withdraw licences" if found else self.after_withdrawal(i),
-            plan=-1 if rules.head_read_after_withdrawal else s.head,
+            plan=-1 if self.rules.head_read_after_withdrawal else s.head,
             to_withdraw=found,
             to_await=to_await,
         )
+        e = e._replace(at="withdraw licences" if found else self.after_withdrawal(i, e))
+        looks = self.looks(i)
         text = "{it} lists the licences of others" if looks else "{it} looks for no licences"
         if looks:
-            text += ": some exist" if found else ": none, but a withdrawn tag" if gone else ": none"
+            text += ": some exist" if found else ": none"
         return [(Event(text, i), change(s, i, e))]
+
+    def list_tags(self, s: State, i: int, e: Execution) -> list[Move]:
+        """Look for what others have withdrawn: it is waited for like a licence that was found."""
+        gone = sum(1 << k for k in self.looked_for(i) if s.executions[k].licence == WITHDRAWN)
+        e = e._replace(to_await=e.to_await | gone)
+        after_branches = self.rules.tags_listed_after_branches
+        e = e._replace(at=self.after_listing(i) if after_branches else "list branches")
+        text = "{it} lists withdrawn tags: " + ("some exist" if gone else "none")
+        return [(Event(text, i), change(s, i, e))]
+
+    def looks(self, i: int) -> bool:
+        no_op = self.scenario.executions[i] == "no-op"
+        return self.rules.withdraw_others and (self.rules.no_op_withdraws or not no_op)
+
+    def looked_for(self, i: int) -> list[int]:
+        """Return the executions whose licences execution i withdraws, if they have one."""
+        rules = self.rules
+        return [
+            k
+            for k in range(self.count)
+            if self.looks(i)
+            and k != i
+            and (k < i or rules.withdraw_later_ones)
+            and (self.task_of(k) == self.task_of(i) or rules.withdraw_other_tasks)
+        ]
 
     def withdraw_licences(self, s: State, i: int, e: Execution) -> list[Move]:
         k = (e.to_withdraw & -e.to_withdraw).bit_length() - 1
         left = e.to_withdraw & ~(1 << k)
-        at = e.at if left else self.after_withdrawal(i)
+        at = e.at if left else self.after_withdrawal(i, e)
         after = change(s, i, e._replace(at=at, to_withdraw=left))
         other = s.executions[k]
         if other.licence in EXISTING:
@@ -204,7 +224,18 @@ class Transaction(Lake):
         tagged = self.rules.tag_empty_licences or e.licence != AT_INPUT
         return WITHDRAWN if tagged else CLEANED
 
-    def after_withdrawal(self, i: int) -> str:
+    def look_for_licences(self, i: int) -> str:
+        tags_first = not self.rules.tags_listed_after_branches
+        return "list tags" if tags_first and self.looked_for(i) else "list branches"
+
+    def after_withdrawal(self, i: int, e: Execution) -> str:
+        """List the tags, unless they are of no account: all others are waited for already."""
+        to_list = self.rules.wait == "found or tag" and self.rules.tags_listed_after_branches
+        if to_list and any(not e.to_await >> k & 1 for k in self.looked_for(i)):
+            return "list tags"
+        return self.after_listing(i)
+
+    def after_listing(self, i: int) -> str:
         if self.rules.withdraw_after_fence or self.scenario.executions[i] == "no-op":
             return "read HEAD"
         return "second fence"
@@ -293,7 +324,15 @@ class Transaction(Lake):
         return moves
 
     def wait_for_own_request(self, s: State, i: int, e: Execution) -> list[Move]:
-        if e.request.phase == RESOLVED and self.rules.wait_after_own_withdrawal:
+        """See that the time a merge may take has passed, and only then read HEAD.
+
+        That is one step, since what was seen stays true: the licence is withdrawn by then, and a
+        request that is not about to write never will be. A schedule between the two is one with a
+        later first half. The other way round they are two steps.
+        """
+        rules = self.rules
+        waits = rules.wait_after_own_withdrawal and rules.wait_before_own_reading
+        if e.request.phase == RESOLVED and waits:
             return []
         head = self.commits[s.head]
         if e.request.moves_by == MERGE:
@@ -302,10 +341,18 @@ class Transaction(Lake):
             landed = s.head == self.staged(i, e.ref)
         if landed:
             return [self.read_back(s, i, e, "finds its own commit at HEAD")]
-        if s.head == e.plan or not self.rules.not_landed_only_if_head_unmoved:
+        if s.head == e.plan and not rules.wait_before_own_reading:
+            event = Event("{it} reads HEAD: its request has not landed yet", i)
+            return [(event, change(s, i, e._replace(at="wait with HEAD read")))]
+        if s.head == e.plan or not rules.not_landed_only_if_head_unmoved:
             return [(Event(SAYS_NOT_LANDED, i), change(s, i, e._replace(at=NOT_LANDED)))]
         event = Event("{it} finds another commit at HEAD: outcome unknown", i)
         return [(event, change(s, i, e._replace(at="unknown outcome")))]
+
+    def wait_with_head_read(self, s: State, i: int, e: Execution) -> list[Move]:
+        if e.request.phase == RESOLVED:
+            return []
+        return [(Event(SAYS_SO_LATER, i), change(s, i, e._replace(at=NOT_LANDED)))]
 
     def read_back(self, s: State, i: int, e: Execution, how: str) -> Move:
         """Compare what was published with the input and the staged commit.
