@@ -40,6 +40,21 @@ _PREFIX = "perago."
 _MAX_PARAMS_BYTES = 4096
 _MOST_WARNINGS = 10
 _LONGEST_WARNING = 300
+# The second part of the record: what is damaged in it counts as absent.
+_WHAT = frozenset(
+    {
+        "task_name",
+        "branch",
+        "prefix",
+        "params",
+        "code_fingerprint",
+        "perago_version",
+        "pre_guardrails",
+        "post_guardrails",
+        "warnings",
+        "inputs",
+    }
+)
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -127,12 +142,16 @@ class Record:
 
 
 def read_record(commit: Commit) -> Record | None:
-    """The record of a commit, or None where a person or another tool made or damaged it."""
-    raw = {
+    """The record of a commit, or None where a person or another tool made or damaged it.
+
+    Damage to the second part, which decides nothing, does not make the commit a person's.
+    """
+    stored: dict[str, Any] = {
         key.removeprefix(_PREFIX): value
         for key, value in commit.metadata.items()
         if key.startswith(_PREFIX)
     }
+    raw = {k: v for k, v in stored.items() if isinstance(v, str) or k not in _WHAT}
     if not all(isinstance(value, str) for value in raw.values()):
         return None
     try:
@@ -182,7 +201,8 @@ def _read_number(text: str) -> int:
 
 
 def _read_count(text: str | None) -> int | None:
-    return None if text is None else _read_number(text)
+    """Read a number of the second part; None where it is missing or damaged."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
 def hash_params(params: dict[str, Any]) -> str:

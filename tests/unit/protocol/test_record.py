@@ -143,18 +143,48 @@ def test_a_secret_that_the_schema_hides_is_never_recorded_in_clear() -> None:
     assert "4711" not in str(recorded_params(Sealed(pin=Secret(4711))))
 
 
-@pytest.mark.parametrize("number", ["", "1.5", "1e3", "٣", " 1", "1_000", "9" * 19, "9" * 5000])
-@pytest.mark.parametrize(
-    "field", ["iteration", "retry_count", "scheduled_ms", "record_version", "pre_guardrails"]
+WHAT = (
+    "task_name",
+    "branch",
+    "prefix",
+    "params",
+    "code_fingerprint",
+    "perago_version",
+    "pre_guardrails",
+    "post_guardrails",
+    "warnings",
+    "inputs",
 )
+
+
+@pytest.mark.parametrize("number", ["", "1.5", "1e3", "٣", " 1", "1_000", "9" * 19, "9" * 5000])
+@pytest.mark.parametrize("field", ["iteration", "retry_count", "scheduled_ms", "record_version"])
 def test_a_record_with_a_number_that_is_none_is_no_record(field: str, number: str) -> None:
     assert read({**RECORD.metadata(), f"perago.{field}": number}) is None
 
 
 @pytest.mark.parametrize("value", [None, 3, ["x"], {"x": "y"}, b"x"])
 def test_a_record_with_a_value_that_is_no_text_is_no_record(value: Any) -> None:
-    for key in RECORD.metadata():
+    for key in RECORD.metadata().keys() - {f"perago.{field}" for field in WHAT}:
         assert read({**RECORD.metadata(), key: value}) is None
+
+
+@pytest.mark.parametrize("number", ["", "1.5", "٣", " 1", "9" * 5000, None, 3])
+@pytest.mark.parametrize("field", ["pre_guardrails", "post_guardrails"])
+def test_a_damaged_number_for_the_history_is_absent_and_the_record_stays(
+    field: str, number: Any
+) -> None:
+    absent: dict[str, Any] = {field: None}
+    damaged = read({**RECORD.metadata(), f"perago.{field}": number})
+    assert damaged == replace(RECORD, **absent)
+
+
+@pytest.mark.parametrize("field", WHAT)
+def test_a_value_for_the_history_that_is_no_text_is_absent_and_the_record_stays(field: str) -> None:
+    absent: dict[str, Any] = {field: None}
+    not_text: Any = ["x"]
+    damaged = read({**RECORD.metadata(), f"perago.{field}": not_text})
+    assert damaged == replace(RECORD, **absent)
 
 
 def test_another_tools_keys_are_no_record_and_change_none() -> None:
