@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import threading
@@ -23,20 +24,48 @@ PREFERRED_PORT = 9465
 _BACKLOG = 64
 # Connections at once, the streams of open pages included.
 _MOST_CONNECTIONS = 64
+# From the connection, or the answer before, to a whole request: whoever is silent, or slow on
+# purpose, must not take the place of a page, and needs no token to connect.
+_REQUEST_SECONDS = 5.0
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 _TICK_SECONDS = 0.02
 
 
-class _Unlogged(H11Protocol):
-    """HTTP without a log of requests: the first one of a browser has the token in its address.
+class _Connection(H11Protocol):
+    """HTTP without a log of requests, and with a bound on the wait for each of them.
 
-    uvicorn decides by the handlers of a logger of the process, which others may change.
+    The first request of a browser has the token in its address, and uvicorn decides by the
+    handlers of a logger of the process, which others may change. It also waits for a first
+    request, and for the rest of one that has begun, without an end.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.access_log = False
+        self._silence: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._bound_silence()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._bound_silence()
+
+    def _bound_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = self.loop.call_later(_REQUEST_SECONDS, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
 
 class Dashboard:
@@ -81,7 +110,7 @@ class Dashboard:
             proxy_headers=False,
             lifespan="off",
             ws="none",
-            http=_Unlogged,
+            http=_Connection,
             loop="asyncio",
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=5,

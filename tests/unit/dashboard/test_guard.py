@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from perago.dashboard import app, server
 from perago.dashboard.server import Dashboard
 from perago.errors import SetupError
 from support import dashboard_world
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +164,31 @@ def test_a_stopped_dashboard_ends_its_streams_and_answers_no_more() -> None:
             assert list(lines)[-1] == ""
         with pytest.raises(httpx.TransportError):
             client.get(base)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_whoever_connects_and_asks_for_nothing_blocks_no_page(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(server, "_REQUEST_SECONDS", 0.3, raising=False)
+    with (
+        Dashboard(dashboard_world.empty().sources, port=0) as dashboard,
+        ExitStack() as held,
+    ):
+        at = httpx.URL(dashboard.url)
+        for _ in range(64):
+            silent = held.enter_context(socket.create_connection((at.host, at.port or 0)))
+            silent.sendall(sent)
+        until(lambda: client.get(at).status_code != 503, "the page to be there", seconds=2)
+
+
+def test_a_stream_is_longer_than_the_wait_for_a_request(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(app, "_LIVE_SECONDS", 0.5)
+    with Dashboard(dashboard_world.empty().sources, port=0) as dashboard:
+        client.get(dashboard.url)
+        with client.stream("GET", f"{without_token(dashboard)}/live/") as stream:
+            lines = stream.iter_lines()
+            until(lambda: next(lines) == ": still here", "the second look")
