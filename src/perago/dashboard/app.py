@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perago.dashboard import rendering
 from perago.dashboard.guard import Guard
@@ -45,6 +45,21 @@ class _Streams:
     """Counts the open streams; used by the server's one thread."""
 
     open: int = 0
+
+
+class _Stream(StreamingResponse):
+    """Counts from its check on: nothing else runs between the two."""
+
+    def __init__(self, events: AsyncIterator[str], streams: _Streams) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._streams.open += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.open -= 1
 
 
 def build_app(
@@ -105,31 +120,27 @@ def _stream(view: View, streams: _Streams, ends: threading.Event) -> Any:
     """Answer with server-sent events: the page's changing part, whenever it has changed."""
 
     async def events(request: Request) -> AsyncIterator[str]:
-        streams.open += 1
-        try:
-            before, deadline = "", time.monotonic() + _STREAM_SECONDS
-            yield "retry: 3000\n\n"
-            while not ends.is_set() and time.monotonic() < deadline:
-                status, page = await run_in_threadpool(_look, view, request)
-                part = rendering.part(page)
-                if part != before:
-                    before = part
-                    yield f"data: {json.dumps(part)}\n\n"
-                else:
-                    # Tells the browser that the server is there, and the server that it is not.
-                    yield ": still here\n\n"
-                # A server that is away comes back, and with it what was followed.
-                if not page.is_live and status != _AWAY:
-                    yield "event: over\ndata: \n\n"
-                    return
-                await _pause(ends)
-        finally:
-            streams.open -= 1
+        before, deadline = "", time.monotonic() + _STREAM_SECONDS
+        yield "retry: 3000\n\n"
+        while not ends.is_set() and time.monotonic() < deadline:
+            status, page = await run_in_threadpool(_look, view, request)
+            part = rendering.part(page)
+            if part != before:
+                before = part
+                yield f"data: {json.dumps(part)}\n\n"
+            else:
+                # Tells the browser that the server is there, and the server that it is not.
+                yield ": still here\n\n"
+            # A server that is away comes back, and with it what was followed.
+            if not page.is_live and status != _AWAY:
+                yield "event: over\ndata: \n\n"
+                return
+            await _pause(ends)
 
     async def answer(request: Request) -> Response:
         if streams.open >= _MOST_STREAMS:
             return PlainTextResponse("too many open pages\n", 503)
-        return StreamingResponse(events(request), media_type="text/event-stream")
+        return _Stream(events(request), streams)
 
     return answer
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +15,7 @@ import httpx
 import pytest
 from markupsafe import escape as markup_escape
 
+from perago.dashboard import app
 from perago.dashboard.kept import CachedValue, RecentValues
 from perago.dashboard.overview import OverviewReader
 from perago.errors import BackendUnavailableError
@@ -402,3 +405,32 @@ def test_a_stream_sends_a_change_and_ends_when_the_attempt_has_ended(serve_page:
     assert len(events) == 2
     assert "in progress" in events[0]
     assert "completed" in events[1]
+
+
+def test_pages_that_open_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_MOST_STREAMS", 3)
+    monkeypatch.setattr(app, "_TICK_SECONDS", 0.05)
+    ends, started = threading.Event(), []
+    served = app.build_app(dashboard_world.empty().sources, "t", port=9465, stopping=ends)
+
+    async def open_stream() -> None:
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(60)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                started.append(message["status"])
+            if len(started) == 5:
+                ends.set()
+
+        headers = [(b"host", b"127.0.0.1:9465"), (b"cookie", b"perago_9465=t")]
+        scope = {"type": "http", "method": "GET", "path": "/live/", "raw_path": b"/live/"}
+        scope |= {"query_string": b"", "headers": headers, "asgi": {"spec_version": "2.3"}}
+        await served({**scope, "root_path": "", "scheme": "http"}, receive, send)
+
+    async def open_all() -> None:
+        await asyncio.gather(*(open_stream() for _ in range(5)))
+
+    asyncio.run(open_all())
+    assert sorted(started) == [200, 200, 200, 503, 503]
