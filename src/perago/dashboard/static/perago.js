@@ -45,9 +45,11 @@ function tell(text, tone) {
   words.textContent = text;
 }
 
-const live = document.body.dataset.live;
-if (live) {
-  const source = new EventSource(live + window.location.search);
+// A browser gives up at an answer such as 503 (too many open pages); the page does not.
+const AGAIN_MILLISECONDS = 10000;
+
+function follow(address) {
+  const source = new EventSource(address);
   source.onopen = () => tell("live", "");
   source.onmessage = (event) => {
     show(JSON.parse(event.data));
@@ -57,6 +59,14 @@ if (live) {
     source.close();
     tell("finished", "quiet");
   });
-  source.onerror = () => tell("connection lost", "lost");
+  source.onerror = () => {
+    tell("connection lost", "lost");
+    if (source.readyState === EventSource.CLOSED) {
+      setTimeout(() => follow(address), AGAIN_MILLISECONDS);
+    }
+  };
   window.addEventListener("pagehide", () => source.close());
 }
+
+const live = document.body.dataset.live;
+if (live) follow(live + window.location.search);
