@@ -93,25 +93,36 @@ def _nothing(_: Request) -> Page:
     raise NoPageError("There is no such page.")
 
 
-def _look(view: View, request: Request) -> tuple[int, Page]:
-    """Build a page; what goes wrong is a page, too, and names no secret."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A page as it is sent."""
+
+    status: int
+    text: str
+    is_live: bool = False
+
+
+def _look(view: View, request: Request, render: Callable[[Page], str]) -> _Seen:
+    """Build and render a page; what goes wrong is a page, too, and names no secret."""
     try:
-        return 200, view(request)
+        page = view(request)
+        return _Seen(200, render(page), page.is_live)
     except NoPageError as error:
-        return 404, rendering.problem("Not found", str(error))
+        return _Seen(404, render(rendering.problem("Not found", str(error))))
     except PeragoError as error:
         status = 404 if isinstance(error, NotFoundError) else _AWAY
-        return status, rendering.failure(error)
+        return _Seen(status, render(rendering.failure(error)))
     except Exception as error:  # noqa: BLE001  a bug in one page must not end the others
         _log.exception("dashboard_failed", error=type(error).__name__)
         text = "This page could not be made, which is a bug in Perago. The log has the details."
-        return 500, rendering.problem("A bug in Perago", text)
+        return _Seen(500, render(rendering.problem("A bug in Perago", text)))
 
 
 def _answer(view: View) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        status, page = _look(view, request)
-        return HTMLResponse(rendering.whole(page, request.url.path), status)
+        path = request.url.path
+        seen = _look(view, request, lambda page: rendering.whole(page, path))
+        return HTMLResponse(seen.text, seen.status)
 
     return answer
 
@@ -123,16 +134,15 @@ def _stream(view: View, streams: _Streams, ends: threading.Event) -> Any:
         before, deadline = "", time.monotonic() + _STREAM_SECONDS
         yield "retry: 3000\n\n"
         while not ends.is_set() and time.monotonic() < deadline:
-            status, page = await run_in_threadpool(_look, view, request)
-            part = rendering.part(page)
-            if part != before:
-                before = part
-                yield f"data: {json.dumps(part)}\n\n"
+            seen = await run_in_threadpool(_look, view, request, rendering.part)
+            if seen.text != before:
+                before = seen.text
+                yield f"data: {json.dumps(before)}\n\n"
             else:
                 # Tells the browser that the server is there, and the server that it is not.
                 yield ": still here\n\n"
             # A server that is away comes back, and with it what was followed.
-            if not page.is_live and status != _AWAY:
+            if not seen.is_live and seen.status != _AWAY:
                 yield "event: over\ndata: \n\n"
                 return
             await _pause(ends)

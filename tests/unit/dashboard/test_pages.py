@@ -18,6 +18,8 @@ from markupsafe import escape as markup_escape
 from perago.dashboard import app
 from perago.dashboard.kept import CachedValue, RecentValues
 from perago.dashboard.overview import OverviewReader
+from perago.dashboard.pages import Pages
+from perago.dashboard.rendering import Page
 from perago.errors import BackendUnavailableError
 from perago.masking import remember_secret
 from perago.observability.running import PhaseView
@@ -434,3 +436,17 @@ def test_pages_that_open_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 
     asyncio.run(open_all())
     assert sorted(started) == [200, 200, 200, 503, 503]
+
+
+def test_a_template_that_fails_is_a_page_that_says_so(
+    serve_page: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Page("overview.html", "Overview", {}, is_live=True)  # without the template's values
+    monkeypatch.setattr(Pages, "errors", lambda *_: broken)
+    client = serve_page(dashboard_world.empty().sources)
+    answer = client.get("/errors")
+    assert (answer.status_code, "which is a bug in Perago" in answer.text) == (500, True)
+    with client.stream("GET", "/live/errors") as stream:
+        lines = list(stream.iter_lines())
+    assert any("which is a bug in Perago" in line for line in lines)
+    assert "event: over" in lines
