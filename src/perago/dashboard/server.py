@@ -24,8 +24,8 @@ PREFERRED_PORT = 9465
 _BACKLOG = 64
 # Connections at once, the streams of open pages included.
 _MOST_CONNECTIONS = 64
-# From the connection, or the answer before, to a whole request: whoever is silent, or slow on
-# purpose, must not take the place of a page, and needs no token to connect.
+# From the connection, or the answer before, to a whole request: to connect takes no token, and a
+# client that is silent, or slow on purpose, must not take the place of a page.
 _REQUEST_SECONDS = 5.0
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -64,7 +64,8 @@ class _Connection(H11Protocol):
         self._silence = self.loop.call_later(_REQUEST_SECONDS, self._end_if_silent)
 
     def _end_if_silent(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        cycle: Any = self.cycle  # None before the first request, whatever its annotation says
+        if cycle is None or cycle.response_complete:
             self.transport.close()
 
 

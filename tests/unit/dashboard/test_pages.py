@@ -427,7 +427,8 @@ def test_pages_that_open_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) ->
                 ends.set()
 
         headers = [(b"host", b"127.0.0.1:9465"), (b"cookie", b"perago_9465=t")]
-        scope = {"type": "http", "method": "GET", "path": "/live/", "raw_path": b"/live/"}
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/live/"}
+        scope["raw_path"] = b"/live/"
         scope |= {"query_string": b"", "headers": headers, "asgi": {"spec_version": "2.3"}}
         await served({**scope, "root_path": "", "scheme": "http"}, receive, send)
 

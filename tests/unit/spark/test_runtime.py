@@ -6,6 +6,7 @@ What a real one does is in ``tests/integration/spark/test_runtime.py``.
 from __future__ import annotations
 
 import itertools
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -254,11 +255,11 @@ def test_the_tokens_of_servers_that_are_long_gone_are_forgotten(
 ) -> None:
     """Texts of the last few servers may still be under way; more would slow down every line."""
     tokens = (f"token-of-server-{number}" for number in itertools.count())
-    monkeypatch.setattr(module.secrets, "token_urlsafe", lambda _: next(tokens))
+    monkeypatch.setattr(secrets, "token_urlsafe", lambda _: next(tokens))
     monkeypatch.setattr(module, "_KEPT_TOKENS", 2)
-    for number in range(4):
+    for _ in range(4):
         runtime.remote(never, "one")
         runtime.leave("one")
-        until(lambda number=number: made[number].is_stopped, "the server to be stopped", 5)
+        until(lambda: made[-1].is_stopped, "the server to be stopped", 5)
     masked = [mask_secrets(f"token-of-server-{number}") for number in range(4)]
     assert masked == ["token-of-server-0", "token-of-server-1", MASK, MASK]
