@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 from perago.masking import escape_controls
 
@@ -37,6 +37,29 @@ def tell(line: str) -> None:
         sys.stderr.flush()
     except OSError:  # a closed terminal, a pipe without a reader, a full disk
         drop(sys.stderr)
+
+
+class _Lossy:
+    """A stream for bars: where a terminal is closed, the bar ends and not the work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError:
+            drop(self._stream)
 
 
 def drop(stream: TextIO) -> None:
@@ -112,7 +135,8 @@ def _bar(title: str, total: int | None, quantity: Quantity) -> Iterator[Advance]
 
     amount = DownloadColumn() if quantity == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(file=cast("TextIO", _Lossy(sys.stderr)))
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(escape(escape_controls(title)), total=total)
         # The measured amount may exceed an estimated total; the bar must not.
         most = float("inf") if total is None else total

@@ -134,3 +134,38 @@ def test_a_counted_store_tells_the_bytes_that_passed(tmp_path: Path) -> None:
     assert len(list(store.level("repo", "main", ""))) == 2
     store.delete("repo", "main", ["a"])
     assert [item.key for item in store.list("repo", "main", "")] == ["b"]
+
+
+@pytest.mark.parametrize(("ending", "code"), [("raise SystemExit(143)", 143), ("advance(2)", 3)])
+def test_a_terminal_that_is_closed_changes_no_exit_code(
+    tmp_path: Path, ending: str, code: int
+) -> None:
+    ours, theirs = pty.openpty()
+    # Within a bar, rich shows on the terminal what is printed to stdout.
+    program = f"""
+import sys
+from perago.progress import transfer
+with transfer("upload", 2_000_000) as advance:
+    print("begun", flush=True, file=sys.__stdout__)
+    sys.stdin.read()
+    {ending}
+raise SystemExit(3)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment({"TERM": "xterm-256color"}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        os.close(ours)
+        process.communicate(timeout=30)
+        assert process.returncode == code
+    finally:
+        process.kill()
+        process.wait(10)

@@ -30,7 +30,7 @@ def create_project(folder: Path, *, spark: bool) -> list[str]:
 
     Raises ``ConfigurationError`` for a name that cannot be used and a folder that is not empty.
     """
-    name = folder.name
+    name = folder.name or folder.resolve().name  # of `.`
     if _NAME.fullmatch(name) is None:
         raise ConfigurationError(
             f"{name!r} cannot be the name of a project: it is also the name of a repository in "

@@ -49,6 +49,9 @@ def short_lived_branch(
         except BackendError as error:
             # Never hides what happened before: an error on its way out stays the error.
             report_undeleted(name, str(error))
+        except BaseException:
+            report_undeleted(name, "the command was stopped meanwhile")
+            raise
 
 
 def refuse_uncommitted(lake: Lake, repository: str, branch: str) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from perago.errors import DefinitionError
+from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 
 _EXPRESSION = re.compile(r"\$\{([^}]*)\}")
+# Each loop is followed twice in a check, so the time doubles with each level.
+_MOST_LEVELS = 12
 _HINT = "Correct the file, then run `perago workflow check FILE`."
 
 # Types of steps that decide at run time which tasks they run.
@@ -106,7 +109,17 @@ def _shape_problem(value: Any) -> str | None:
         return '"version" must be a whole number, 1 or more'
     if not isinstance(tasks, list) or not tasks:
         return 'the definition needs "tasks": […], a list of steps'
+    if is_too_deep(value):
+        return f"it is nested more than {MAX_DEPTH} levels deep"
+    if _levels(tasks) > _MOST_LEVELS:
+        return f"forks, switches and loops are nested more than {_MOST_LEVELS} levels deep"
     return None
+
+
+def _levels(tasks: list[Any]) -> int:
+    """How deep steps stand in each other: 1 where there are no forks, switches and loops."""
+    steps = (step for step in tasks if isinstance(step, dict))
+    return 1 + max((_levels(inner) for step in steps for inner in branches_of(step)), default=0)
 
 
 def expressions(value: Any) -> Iterator[str]:

@@ -63,6 +63,12 @@ def test_a_name_that_cannot_be_a_repository_is_refused(tmp_path: Path, name: str
     assert "Use 3 to 63 lower-case letters" in done.err
 
 
+def test_an_empty_folder_that_is_there_gives_the_project_its_name(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    assert run_perago("init", ".", folder=tmp_path / "shop").code == 0
+    assert json.loads((tmp_path / "shop" / "workflow.json").read_text())["name"] == "shop"
+
+
 def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "mine").write_text("x")

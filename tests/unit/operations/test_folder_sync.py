@@ -232,6 +232,14 @@ def test_a_branch_that_cannot_be_deleted_is_named(synced: SyncedFolder) -> None:
     assert [name.startswith("perago-put-") for name in synced.undeleted] == [True]
 
 
+def test_a_branch_is_named_whose_deletion_was_stopped(synced: SyncedFolder) -> None:
+    synced.write(a="1")
+    synced.lake.faults.inject("lake.delete_branch", fails(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        synced.put()
+    assert [name.startswith("perago-put-") for name in synced.undeleted] == [True]
+
+
 def test_a_file_in_the_place_of_a_folder_needs_delete(synced: SyncedFolder) -> None:
     synced.lake.write_and_commit(REPO, "main", {"a/b": b"x", "c": b"y"})
     synced.write(a="1", c__d="2")

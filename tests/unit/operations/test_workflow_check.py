@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from webshop import workflow as webshop_workflow
 
 from perago import InputSpec, WorkspaceSpec, task
+from perago.errors import DefinitionError
 from perago.operations.model_check import params_problems
 from perago.operations.workflow_check import check_workflow
-from perago.operations.workflow_file import WorkflowFile
+from perago.operations.workflow_file import WorkflowFile, read_workflow
 from perago.tasks.definition import TaskDefinition, definition_of
 from perago.tasks.discover import load_tasks
 from support import workflows
@@ -265,6 +267,26 @@ def test_a_mistake_is_named_with_its_step_and_the_way_out(steps: list[Json], tex
     texts = [item for item in found(*steps) if item.startswith("error: ")]
     assert len(texts) == 1
     assert text in texts[0]
+
+
+def nested(levels: int, kind: str) -> Json:
+    inner = step("a")
+    for number in range(levels):
+        inner = loop(inner, reference=f"loop{number}") if kind == "steps" else {"x": [inner]}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("levels", "kind", "text"),
+    [(12, "steps", "forks, switches and loops are nested"), (60, "values", "it is nested more")],
+)
+def test_a_file_that_is_nested_without_measure_is_refused(
+    tmp_path: Path, levels: int, kind: str, text: str
+) -> None:
+    file = tmp_path / "workflow.json"
+    file.write_text(json.dumps({"name": "w", "tasks": [nested(levels, kind)]}))
+    with pytest.raises(DefinitionError, match=text):
+        read_workflow(file)
 
 
 @task(
