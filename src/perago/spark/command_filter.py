@@ -7,7 +7,7 @@ client of one session. Functions on Spark's side (``foreachBatch``) have clients
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -42,9 +42,11 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][\w+.-]*:")
 class CommandFilter:
     """Stands between the client of one session and its server."""
 
-    def __init__(self, session: Any, ledger: WriteLedger) -> None:
+    def __init__(self, session: Any, ledger: WriteLedger, repositories: Iterable[str] = ()) -> None:
+        """``repositories``: those that the attempt reads, and writes only where it is allowed."""
         self._session = session
         self._ledger = ledger
+        self._repositories = set(repositories)
         self._output: str | None = None
         # Tables by name whose files are in the workspace, with their addresses.
         self._tables: dict[str, str] = {}
@@ -233,9 +235,11 @@ class CommandFilter:
         return output is not None and (address == output or address.startswith(f"{output}/"))
 
     def _is_on_another_ref(self, address: str) -> bool:
-        """Whether it is in the workspace's repository, and not on its branch."""
+        """Whether it is in a repository of the attempt, and not on its staging branch."""
         here, there = (self._output or "").split("/"), _normal(address).split("/")
-        return here[0] == _S3A and there[:3] == here[:3] and there[3:4] != here[3:4]
+        if there[0] != _S3A or self._repositories.isdisjoint(there[2:3]):
+            return False
+        return there[2:4] != here[2:4]
 
 
 def _normal(address: str) -> str:

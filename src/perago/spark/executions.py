@@ -44,7 +44,9 @@ class ConnectExecution:
     command_filter: CommandFilter = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "command_filter", CommandFilter(self.session, self.ledger))
+        read = (item.workspace.repository for item in self.inputs.values())
+        made = CommandFilter(self.session, self.ledger, {self.repository, *read})
+        object.__setattr__(self, "command_filter", made)
 
     def workspace(self, ref: str, staging: StagingBranch | None = None) -> SparkWorkspace:
         source = _uri(self.repository, ref, self.prefix)

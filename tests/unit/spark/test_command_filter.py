@@ -80,7 +80,7 @@ def session(server: Server) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def command_filter(session: SparkSession) -> CommandFilter:
-    made = CommandFilter(session, WriteLedger())
+    made = CommandFilter(session, WriteLedger(), {"repo", "dims"})
     made.allow(f"{OUT}/")
     return made
 
@@ -180,6 +180,7 @@ REFUSED: dict[str, Act] = {
         "INSERT OVERWRITE DIRECTORY 'out' USING csv SELECT 1"
     ),
     "another branch": lambda it: it.range(3).write.parquet("s3a://repo/main/data/t"),
+    "an input": lambda it: it.range(3).write.parquet("s3a://dims/main/t"),
     "another branch by dots": lambda it: it.range(3).write.orc(f"{OUT}/../../main/t"),
     "a model on another branch": lambda it: RemoteMLWriter.saveInstance(
         Tokenizer(), "s3a://repo/main/data/t", it
@@ -231,6 +232,15 @@ def test_without_an_output_no_address_is_in_the_workspace(session: SparkSession)
     CommandFilter(session, WriteLedger())
     with pytest.raises(UnsupportedOperationError):
         session.sql(f"CREATE TABLE t (id INT) LOCATION '{OUT}/t'")
+
+
+def test_a_read_only_body_writes_to_no_branch(server: Server, session: SparkSession) -> None:
+    CommandFilter(session, WriteLedger(), {"repo"})
+    with pytest.raises(UnsupportedOperationError, match="would not be published"):
+        session.range(3).write.parquet("s3a://repo/main/data/t")
+    assert server.kinds == []
+    session.range(3).write.parquet("s3a://another/main/data/t")
+    assert server.kinds != []
 
 
 def test_tables_of_the_workspace_get_a_database_that_is_dropped(
