@@ -44,6 +44,7 @@ def run_tests(name: str, remote: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.only_proof("the tests of an example pass as a user runs them")
 @pytest.mark.parametrize("name", ON_ANY_SPARK)
 def test_the_tests_of_an_example_pass(name: str, spark_remote: str, tmp_path: Path) -> None:
     assert re.search(r"\d passed in", run_tests(name, spark_remote, tmp_path))

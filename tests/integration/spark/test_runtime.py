@@ -131,6 +131,7 @@ session.range(1).mapInArrow(endless, "id long").collect()
 """
 
 
+@pytest.mark.only_proof("a real Spark server interrupts the work of a client that was killed")
 def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed(
     runtime: ManagedRuntime, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def interrupted(worker: Worker) -> list[int]:
     return [line["operations"] for line in lines]
 
 
+@pytest.mark.only_proof("a retry publishes alone after a worker lost its executor in a Spark job")
 def test_a_killed_executor_s_work_on_spark_ends_and_the_retry_publishes_its_own_alone(
     site: WorkerSite, world: RealSparkWorld
 ) -> None:
