@@ -5,8 +5,6 @@ Screenshots are kept in build/screenshots.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,30 +16,16 @@ import pytest
 
 from perago.dashboard.server import Dashboard
 from support import dashboard_world
+from support.browsers import needs_chromium, opened_browser
 from support.dashboard_world import HOSTILE, DashboardWorld
 from support.memory_world import REPOSITORY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-CHROMIUM = os.environ.get("PERAGO_TEST_CHROMIUM") or shutil.which("chromium")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium (PERAGO_TEST_CHROMIUM)"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 RULES = (Path(__file__).parents[2] / "support" / "accessibility.js").read_text(encoding="utf-8")
 SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 WIDE, PHONE = {"width": 1200, "height": 860}, {"width": 375, "height": 760}
 Scheme = Literal["light", "dark"]
 
@@ -67,12 +51,8 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    with opened_browser() as opened:
         yield opened
-        opened.close()
 
 
 @contextmanager
