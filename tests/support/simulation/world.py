@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import tenacity.nap
@@ -34,6 +34,7 @@ from support.simulation.actors import Actor, Call, Sleep, wait_for
 from support.simulation.choices import Choices
 from support.simulation.folders import Folders
 from support.simulation.invariants import BranchInvariants
+from support.simulation.scenario import draw
 
 REPOSITORY, BRANCH, TASK = "repo", "main", "task"
 LEASE_SECONDS = 60.0
@@ -96,58 +97,13 @@ class Scheduled(Faults):
         return do() if actor is None else wait_for(actor, Call(call, do))
 
 
-@dataclass
-class Scenario:
-    """What is drawn once for a schedule."""
-
-    hard: bool
-    recovery: Literal["replace", "adopt"]
-    # How likely a person commits, or an operator acts.
-    person: float
-    operator: float
-    # Whether the person waits until something was published.
-    person_waits: bool
-    # How likely a call goes wrong in each way, one that moves the target, a kill, a time-out.
-    calls: float
-    moves: float
-    kills: float
-    timeouts: float
-    # How likely an execution freezes, and how likely a staging branch cannot be deleted.
-    freezes: float
-    cleanups: float
-    # How likely a worker starts and sweeps the root of the attempt directories.
-    sweeps: float
-    replacement: Literal["provenance", "head-state"]
-    # Whether an earlier execution has published and died before the first one here.
-    abandoned: bool
-    # The call before which executions freeze; empty: any.
-    freezes_before: str = ""
-
-
 class Simulation:
     """Runs one schedule; raises ``AssertionError`` at the first violation."""
 
     def __init__(self, choices: Choices, **focus: Any) -> None:
         """``focus`` sets fields of the scenario that are otherwise drawn."""
         self.choices = choices
-        self.scenario = Scenario(
-            hard=bool(choices.pick("hard fence", [2, 1])),
-            recovery="adopt" if choices.pick("adopt", [3, 1]) else "replace",
-            person=(0.0, 0.05, 0.5)[choices.pick("a person may commit", [6, 1, 1])],
-            operator=(0.0, 0.03, 0.3)[choices.pick("an operator may act", [6, 1, 1])],
-            person_waits=bool(choices.pick("the person waits", [1, 1])),
-            # Some schedules are full of faults, most have few: too hostile ones get nowhere.
-            calls=(0.0, 0.003, 0.012)[choices.pick("faulty calls", [2, 2, 1])],
-            moves=(0.0, 0.08, 0.3)[choices.pick("faulty moves", [1, 2, 3])],
-            kills=(0.0, 0.03)[choices.pick("kills", [2, 1])],
-            timeouts=(0.0, 0.02, 0.12)[choices.pick("time-outs", [1, 2, 1])],
-            freezes=(0.0, 0.03, 0.2)[choices.pick("freezes", [4, 1, 1])],
-            cleanups=(0.0, 0.3)[choices.pick("failing cleanups", [3, 1])],
-            sweeps=(0.0, 0.1)[choices.pick("sweeps", [9, 1])],
-            replacement="head-state" if choices.pick("head-state", [5, 1]) else "provenance",
-            abandoned=bool(choices.pick("abandoned commit", [3, 1])),
-        )
-        self.scenario = replace(self.scenario, **focus)
+        self.scenario = replace(draw(choices), **focus)
         self._by_greenlet: dict[object, Actor] = {}
         self.clock = SimulatedClock(self._by_greenlet)
         self.faults = Scheduled(self._by_greenlet)
