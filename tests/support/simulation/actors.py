@@ -32,7 +32,20 @@ class Sleep:
     until: float
 
 
-Waiting = Call | Sleep
+@dataclass
+class Answer:
+    """A call was carried out, and what it gave arrives at a time.
+
+    A request that is still being carried out has until then: what it gave is not known before.
+    """
+
+    name: str
+    until: float
+    result: Any = None
+    error: BaseException | None = None
+
+
+Waiting = Call | Sleep | Answer
 
 
 @dataclass
@@ -46,6 +59,10 @@ class Actor:
     dead: bool = False
     # The step until which it does nothing.
     frozen_until: int = 0
+    # What it was about to do when it last froze: it does not freeze there twice.
+    froze_before: Waiting | None = None
+    # Whether its outcome is known: from now on it only tells Conductor.
+    reports: bool = False
     error: BaseException | None = None
     _green: greenlet | None = field(default=None, repr=False)
 

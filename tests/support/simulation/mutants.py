@@ -131,6 +131,31 @@ def no_wait_after_own_withdrawal(patch: pytest.MonkeyPatch) -> None:
     _rewrite(patch, Publisher, "_resolve", ("+ self.landing_seconds", ""))
 
 
+def tags_before_branches(patch: pytest.MonkeyPatch) -> None:
+    """Earlier withdrawals are looked for before the licences that are still there."""
+    look = "if any(is_withdrawn_tag_of(task, tag) for tag in self._tags(repository)):"
+    note = "self._withdrawn_at = self._clock.monotonic()"
+    listing = "for branch in self._lake.list_branches("
+    _rewrite(
+        patch,
+        Licences,
+        "withdraw_others",
+        (f"    {look}\n        {note}\n", ""),
+        (f"    {listing}", f"    {look}\n        {note}\n    {listing}"),
+    )
+
+
+def reading_that_ends_after_the_wait(patch: pytest.MonkeyPatch) -> None:
+    """A look at HEAD counts as the last one if its answer comes when the time is over."""
+    _rewrite(
+        patch,
+        Publisher,
+        "_resolve",
+        ("        is_over = self.clock.monotonic() >= deadline\n", ""),
+        ("if is_over:", "if self.clock.monotonic() >= deadline:"),
+    )
+
+
 def no_second_look(patch: pytest.MonkeyPatch) -> None:
     """HEAD is not read again before a relocation."""
     _rewrite(patch, Publisher, "_relocate", ("if head.id != abandoned.id:", "if False:"))
@@ -170,8 +195,18 @@ _PERSON: dict[str, Any] = {"hard": False, "person": 0.5, "moves": 0.15, "operato
 _NO_CLEANUP: dict[str, Any] = {**_LATE, "cleanups": 3.0}
 
 # Nothing goes wrong; what follows adds the one thing that shall.
-_FAULTS = ("calls", "moves", "kills", "timeouts", "freezes", "cleanups", "person", "operator")
-_CALM: dict[str, Any] = {**dict.fromkeys(_FAULTS, 0.0), "recovery": "replace"}
+_FAULTS = (
+    "calls",
+    "moves",
+    "kills",
+    "timeouts",
+    "freezes",
+    "cleanups",
+    "slow",
+    "person",
+    "operator",
+)
+_CALM: dict[str, Any] = {**dict.fromkeys(_FAULTS, 0.0), "recovery": "replace", "thaws": 0.05}
 # A person commits while an execution that has looked at HEAD does not get to its merge.
 _PERSON_BEFORE_MERGE: dict[str, Any] = {
     **_CALM,
@@ -189,14 +224,35 @@ _PERSON_BEFORE_RELOCATION: dict[str, Any] = {
     "replacement": "provenance",
     "moves": 0.3,
     "freezes": 2.0,
-    "freezes_before": "lake.changes_actions",
+    "freezes_before": ("lake.changes_actions",),
 }
 # An execution stops before it makes its licence, until others have done their work.
-_FROZEN: dict[str, Any] = {**_CALM, "freezes": 2.0, "freezes_before": "lake.create_branch"}
+_FROZEN: dict[str, Any] = {**_CALM, "freezes": 2.0, "freezes_before": ("lake.create_branch",)}
 # Its lease runs out, and HEAD is what an earlier execution left.
 _FROZEN_PAST_LEASE = {**_FROZEN, "timeouts": 0.03, "abandoned": True}
 # Its attempt ends before its lease does: only Conductor can tell.
 _FROZEN_AND_REOPENED = {**_FROZEN, "operator": 0.03}
+# An execution stops before it withdraws its own licence, and its successor, which changes nothing,
+# before it lists the licences; in which order they go on is open.
+_FROZEN_AT_WITHDRAWALS: dict[str, Any] = {
+    **_CALM,
+    "moves": 3.0,
+    "freezes": 16.0,
+    "freezes_before": ("lake.tag", "lake.list_branches"),
+    "thaws": 0.1,
+    "operator": 0.05,
+    "operations": 1,
+    "bursts": False,
+    "abandoned": False,
+    "no_ops": (2,),
+}
+# A reply is lost, and the looks at HEAD that follow are answered late.
+_SLOW_LOOKS: dict[str, Any] = {
+    **_CALM,
+    "moves": 0.3,
+    "slow": 0.5,
+    "slow_calls": ("lake.get_head",),
+}
 
 # Each with the kind of schedule in which the protection matters.
 MUTATIONS: list[tuple[Mutation, dict[str, Any]]] = [
@@ -214,6 +270,8 @@ MUTATIONS: list[tuple[Mutation, dict[str, Any]]] = [
     (licence_after_fence, _FROZEN_PAST_LEASE),
     (no_own_withdrawal, _NO_CLEANUP),
     (no_wait_after_own_withdrawal, _LATE),
+    (tags_before_branches, _FROZEN_AT_WITHDRAWALS),
+    (reading_that_ends_after_the_wait, _SLOW_LOOKS),
     (no_second_look, _PERSON_BEFORE_RELOCATION),
     (no_tag, {**_PERSON, "replacement": "head-state"}),
     (no_lock, {"sweeps": 0.1}),

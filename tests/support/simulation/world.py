@@ -30,7 +30,7 @@ from perago.testing import (
 )
 from perago.testing.faults import BranchUpdate
 from perago.worker.report import report
-from support.simulation.actors import Actor, Call, Sleep, wait_for
+from support.simulation.actors import Actor, Answer, Call, Sleep, wait_for
 from support.simulation.choices import Choices
 from support.simulation.folders import Folders
 from support.simulation.invariants import BranchInvariants
@@ -43,6 +43,11 @@ _MOST_EXECUTIONS = 7
 _MOST_STEPS = 700
 # After so many steps the world is calm: what is under way lands or is lost, and the rest runs on.
 _HOSTILE_STEPS = 200
+# How likely an execution goes on, and how likely in the burst of another one.
+_TURN, _OTHER_TURN = 4.0, 0.3
+# How long an answer takes: some steps of another one, a pause between two looks at HEAD, or more
+# than the time in which a merge lands.
+_SLOW_SECONDS = (0.05, 0.7, LANDING_SECONDS + 1.0)
 _CHANGES = frozenset({"lake.create_branch", "lake.commit", "lake.merge", "lake.relocate"})
 _MOVES = frozenset({"lake.merge", "lake.relocate"})
 
@@ -59,7 +64,7 @@ class Result(BaseModel):
 
 @dataclass
 class UnderWay:
-    """A request that its client gave up, and that LakeFS may still carry out."""
+    """A request that LakeFS may still carry out; most were given up by their clients."""
 
     owner: str
     name: str
@@ -68,6 +73,8 @@ class UnderWay:
     weight: float
     # A request that has resolved its source lands within the time a merge may take.
     until: float | None = None
+    # Where its client still waits for the answer.
+    answer: Answer | None = None
 
 
 class SimulatedClock(ManualClock):
@@ -137,7 +144,10 @@ class Simulation:
         if self.scenario.abandoned:
             self._abandon()
         self._persons = 0
+        self._operations = 0
         self._at = 0
+        # Who went on last.
+        self._last: Actor | None = None
 
     def _abandon(self) -> None:
         attempt = self.conductor.workflow(self.workflow_id).tasks[0].attempt
@@ -174,16 +184,16 @@ class Simulation:
         self._land_what_is_due()
         options: list[tuple[float, str, Callable[[], None]]] = []
         ready = [actor for actor in self.actors if self._is_ready(actor)]
-        options += [(4.0, f"{actor.name} goes on", _bind(self._go_on, actor)) for actor in ready]
+        options += [
+            (weight, f"{actor.name} goes on", _bind(self._go_on, actor))
+            for actor, weight in zip(ready, self._turns(ready), strict=True)
+        ]
         if self._can_claim():
             options.append((3.0, "a worker claims", self._claim))
-        sleeping = [a for a in self.actors if a.is_live and isinstance(a.waiting, Sleep)]
-        if sleeping and not ready:
-            options.append((2.0, "time passes", self._pass_time))
+        if not ready:
+            options += self._idle_options()
         if hostile:
             options += self._hostile_options(ready)
-        if not options and self._thaw():
-            return True
         if not options:
             options += self._calm_options()
         if not options:
@@ -193,6 +203,21 @@ class Simulation:
         self.invariants.log(options[chosen][1])
         options[chosen][2]()
         return True
+
+    def _turns(self, ready: list[Actor]) -> list[float]:
+        """How likely each goes on. In bursts the last one does, and one that is about to post."""
+        if not self.scenario.bursts or self._last not in ready:
+            return [_TURN] * len(ready)
+        return [_TURN if a is self._last or _is_posting(a) else _OTHER_TURN for a in ready]
+
+    def _idle_options(self) -> list[tuple[float, str, Callable[[], None]]]:
+        """What happens when nobody can go on: time passes, or one that is frozen goes on."""
+        options: list[tuple[float, str, Callable[[], None]]] = []
+        if self._wakes():
+            options.append((2.0, "time passes", self._pass_time))
+        frozen = [a for a in self.actors if a.is_live and a.frozen_until > self._at]
+        thaws = self.scenario.thaws
+        return options + [(thaws, f"{a.name} thaws", _bind(self._thaw, a)) for a in frozen]
 
     def _hostile_options(self, ready: list[Actor]) -> list[tuple[float, str, Callable[[], None]]]:
         options: list[tuple[float, str, Callable[[], None]]] = [
@@ -215,7 +240,7 @@ class Simulation:
             options.append((1.0, "the lease runs out", self._time_out))
         elif timeouts and any(actor.is_live for actor in self.actors):
             options.append((timeouts, "the lease runs out", self._time_out))
-        if self.scenario.operator:
+        if self.scenario.operator and self._operations < self.scenario.operations:
             options.append((self.scenario.operator, "an operator acts", self._operate))
         if self._may_a_person_commit():
             options.append((self.scenario.person, "a person commits", self._person_commits))
@@ -247,7 +272,7 @@ class Simulation:
         waiting = actor.waiting
         if not actor.is_live or actor.frozen_until > self._at:
             return False
-        return not isinstance(waiting, Sleep) or waiting.until <= self.clock.monotonic()
+        return isinstance(waiting, Call) or self._is_due(waiting)
 
     def _can_claim(self) -> bool:
         task = self.conductor.workflow(self.workflow_id).tasks[-1]
@@ -259,7 +284,8 @@ class Simulation:
         delivery = self.conductor.poll(TASK, f"claim-{number}")
         if delivery is None:
             return
-        no_op = bool(self.choices.pick(f"E{number} changes nothing", [2, 1]))
+        drawn = bool(self.choices.pick(f"E{number} changes nothing", [2, 1]))
+        no_op = number in self.scenario.no_ops if self.scenario.no_ops else drawn
         execution = Execution(delivery.claim, f"e{number}")
         self.invariants.claimed(execution, changes={} if no_op else {f"data/e{number}": b"1"})
 
@@ -270,6 +296,7 @@ class Simulation:
             with self._folders.made(execution) if self._folders else nullcontext():
                 outcome = run_attempt(job, execution, delivery.payload, self._ports(workspaces))
             self.invariants.ended(execution, outcome)
+            actor.reports = True
             try:
                 reported = report(self.conductor, delivery.claim, outcome, [], seconds=30.0)
             except BackendError:
@@ -308,11 +335,14 @@ class Simulation:
         return Ports(self.conductor, self.clock, lambda _: None, policy, storage)
 
     def _go_on(self, actor: Actor) -> None:
-        waiting = actor.waiting
-        if isinstance(waiting, Call):
-            self._make_call(actor, waiting)
-        else:
-            actor.answer()
+        self._last = actor
+        match actor.waiting:
+            case Call() as call:
+                self._make_call(actor, call)
+            case Answer(result=result, error=error):
+                actor.answer(result, error)
+            case _:
+                actor.answer()
 
     def _make_call(self, actor: Actor, call: Call) -> None:
         """Carry a call out, or let it go wrong in one of the ways that a network has."""
@@ -322,6 +352,7 @@ class Simulation:
         deletes = hostile and call.name == "lake.delete_branch"
         outage = max(wrong, self.scenario.cleanups) if deletes else wrong
         astray = self.scenario.moves if hostile and moves else 0.0
+        slow = self.scenario.slow if hostile and self._may_be_slow(actor, call) else 0.0
         fate = self.choices.pick(
             f"{actor.name} {call.name}",
             [
@@ -335,6 +366,8 @@ class Simulation:
                 wrong,  # the process dies when the call is done
                 astray,  # the process dies, and the request comes later
                 astray,  # the process dies, and the request has resolved its source
+                slow,  # the answer takes time
+                slow if moves else 0.0,  # it has resolved its source; written and answered later
             ],
         )
         lost = LostReplyError("the reply was lost")
@@ -363,20 +396,37 @@ class Simulation:
                     actor.kill()
             case 6:
                 actor.kill()
+            case 10:
+                seconds = _SLOW_SECONDS[self.choices.pick("how slow", [1, 1, 1])]
+                actor.waiting = replace(self._ask(actor, call), until=self._in(seconds))
+            case 11:
+                actor.waiting = Answer(call.name, self._in(LANDING_SECONDS))
+                self._resolve(actor, call, actor.waiting)
             case _:
                 self._attempt(actor, call)
                 actor.kill()
 
+    def _may_be_slow(self, actor: Actor, call: Call) -> bool:
+        """Not the read of a claim before a post: the same limit as for freezing between them."""
+        if actor.reports and call.name == "attempts.read":
+            return False
+        return not self.scenario.slow_calls or call.name in self.scenario.slow_calls
+
     def _carry_out(self, actor: Actor, call: Call) -> None:
+        answer = self._ask(actor, call)
+        actor.answer(answer.result, answer.error)
+
+    def _ask(self, actor: Actor, call: Call) -> Answer:
+        """Carry a call out; what it gives."""
+        now = self.clock.monotonic()
         with self.invariants.caused_by(actor.name, call.name):
             try:
                 result = call.do()
             except BaseException as error:  # noqa: BLE001  it is the call's answer
-                actor.answer(error=error)
-                return
+                return Answer(call.name, now, error=error)
         self.invariants.answered(actor.name, call.name, result)
         self._observe()
-        actor.answer(result)
+        return Answer(call.name, now, result)
 
     def _attempt(self, actor: Actor, call: Call) -> None:
         with self.invariants.caused_by(actor.name, call.name):
@@ -385,22 +435,27 @@ class Simulation:
             except BackendError:
                 return
 
-    def _resolve(self, actor: Actor, call: Call) -> None:
+    def _resolve(self, actor: Actor, call: Call, answer: Answer | None = None) -> None:
+        """Let a request resolve its source now; it is written later, and answered then."""
         assert isinstance(call.do, BranchUpdate)
+        answer = answer or Answer(call.name, 0.0)
         try:
             write = call.do.resolve()
-        except BackendError:
+        except BackendError as error:
+            answer.until, answer.error = self.clock.monotonic(), error
             return
-        until = self.clock.monotonic() + LANDING_SECONDS
-        self.under_way.append(UnderWay(actor.name, call.name, write, 0.05, until))
+        until = self._in(LANDING_SECONDS)
+        self.under_way.append(UnderWay(actor.name, call.name, write, 0.05, until, answer))
 
     def _land(self, request: UnderWay) -> None:
         self.under_way.remove(request)
+        answer = request.answer or Answer(request.name, 0.0)
+        answer.until = self.clock.monotonic()
         with self.invariants.caused_by(request.owner, request.name):
             try:
-                request.land()
-            except BackendError:
-                return
+                answer.result = request.land()
+            except BackendError as error:
+                answer.error = error
 
     def _land_what_is_due(self) -> None:
         for request in [r for r in self.under_way if r.until is not None]:
@@ -410,8 +465,18 @@ class Simulation:
 
     def _pass_time(self) -> None:
         """Move on to when the next sleeper wakes; what must land before that lands."""
-        wakes = [a.waiting.until for a in self.actors if a.is_live and isinstance(a.waiting, Sleep)]
-        self._advance_to(min(wakes))
+        self._advance_to(min(self._wakes()))
+
+    def _wakes(self) -> list[float]:
+        """When those that sleep or wait for an answer go on."""
+        waiting = [a.waiting for a in self.actors if a.is_live and a.frozen_until <= self._at]
+        return [w.until for w in waiting if isinstance(w, Sleep | Answer)]
+
+    def _is_due(self, waiting: Sleep | Answer | None) -> bool:
+        return waiting is None or waiting.until <= self.clock.monotonic()
+
+    def _in(self, seconds: float) -> float:
+        return self.clock.monotonic() + seconds
 
     def _advance_to(self, time: float) -> None:
         due = sorted(
@@ -433,24 +498,21 @@ class Simulation:
     def _may_freeze(self, actor: Actor) -> bool:
         """Between the read of a claim and the post nothing but Conductor could help: a limit."""
         waiting = actor.waiting
-        if not isinstance(waiting, Call) or waiting.name == "attempts.complete":
+        if not isinstance(waiting, Call) or waiting is actor.froze_before or _is_posting(actor):
             return False
-        return self.scenario.freezes_before in {"", waiting.name}
+        return not self.scenario.freezes_before or waiting.name in self.scenario.freezes_before
 
     def _freeze(self, actor: Actor) -> None:
         """Stop a process for a while, as a full machine or a suspended one does."""
-        steps = (20, 60, _MOST_STEPS)[self.choices.pick("for how long", [1, 1, 1])]
-        actor.frozen_until = self._at + steps
+        steps = (8, 30, _MOST_STEPS)[self.choices.pick("for how long", [1, 1, 1])]
+        actor.frozen_until, actor.froze_before = self._at + steps, actor.waiting
 
-    def _thaw(self) -> bool:
-        """Let the frozen go on when nothing else happens; whether there were any."""
-        frozen = [a for a in self.actors if a.is_live and a.frozen_until > self._at]
-        for actor in frozen:
-            actor.frozen_until = 0
-        return bool(frozen)
+    def _thaw(self, actor: Actor) -> None:
+        actor.frozen_until = 0
 
     def _operate(self) -> None:
         """Requeue, terminate and rerun or retry, or restart, as an operator may at any time."""
+        self._operations += 1
         what = self.choices.pick("operator", [1, 1, 1, 1])
         workflow = self.conductor.workflow(self.workflow_id)
         if what == 0:
@@ -474,10 +536,12 @@ class Simulation:
         self.invariants.person_committed(made)
 
     def _relocation_under_way(self) -> bool:
-        """LakeFS relocates unconditionally: the window of one request is a documented limit."""
-        waiting = [a.waiting for a in self.actors if a.is_live and isinstance(a.waiting, Call)]
-        names = [call.name for call in waiting] + [r.name for r in self.under_way]
-        return "lake.relocate" in names
+        """LakeFS relocates unconditionally: from the last look at HEAD on is a documented limit."""
+        waiting = [a.waiting for a in self.actors if a.is_live]
+        if any(isinstance(w, Answer) and w.name == "lake.get_head" for w in waiting):
+            return True  # it may be that look
+        names = [call.name for call in waiting if isinstance(call, Call)]
+        return "lake.relocate" in names + [r.name for r in self.under_way]
 
     def _observe(self) -> None:
         self.invariants.observe(self.conductor.workflow(self.workflow_id))
@@ -501,6 +565,10 @@ def simulate(
     finally:
         simulation.close()
     return simulation
+
+
+def _is_posting(actor: Actor) -> bool:
+    return isinstance(actor.waiting, Call) and actor.waiting.name == "attempts.complete"
 
 
 def _nothing(_: Any, _warn: Callable[[str], None]) -> None:
