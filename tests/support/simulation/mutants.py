@@ -20,6 +20,8 @@ from perago.testing.faults import BranchUpdate
 from perago.testing.lake import InMemoryLake
 from perago.transfer import sweep
 from perago.worker import report
+from support.simulation import kinds
+from support.simulation.kinds import Kind
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -187,93 +189,26 @@ def _rewrite(patch: pytest.MonkeyPatch, owner: Any, name: str, *edits: tuple[str
     patch.setattr(owner, name, made[name])
 
 
-_LATE: dict[str, Any] = {"calls": 0.0, "moves": 0.3, "person": 0.0, "operator": 0.0}
-# An operator has the task done again while a request of it is still landing.
-_REOPENED = {**_LATE, "operator": 0.3}
-_PERSON: dict[str, Any] = {"hard": False, "person": 0.5, "moves": 0.15, "operator": 0.1}
-# A reply is lost, and then the staging branch cannot be deleted either.
-_NO_CLEANUP: dict[str, Any] = {**_LATE, "cleanups": 3.0}
-
-# Nothing goes wrong; what follows adds the one thing that shall.
-_FAULTS = (
-    "calls",
-    "moves",
-    "kills",
-    "timeouts",
-    "freezes",
-    "cleanups",
-    "slow",
-    "person",
-    "operator",
-)
-_CALM: dict[str, Any] = {**dict.fromkeys(_FAULTS, 0.0), "recovery": "replace", "thaws": 0.05}
-# A person commits while an execution that has looked at HEAD does not get to its merge.
-_PERSON_BEFORE_MERGE: dict[str, Any] = {
-    **_CALM,
-    "hard": False,
-    "person": 0.1,
-    "person_waits": False,
-    "freezes": 0.2,
-}
-# The same before a relocation.
-_PERSON_BEFORE_RELOCATION: dict[str, Any] = {
-    **_CALM,
-    "hard": False,
-    "person": 0.03,
-    "person_waits": True,
-    "replacement": "provenance",
-    "moves": 0.3,
-    "freezes": 2.0,
-    "freezes_before": ("lake.changes_actions",),
-}
-# An execution stops before it makes its licence, until others have done their work.
-_FROZEN: dict[str, Any] = {**_CALM, "freezes": 2.0, "freezes_before": ("lake.create_branch",)}
-# Its lease runs out, and HEAD is what an earlier execution left.
-_FROZEN_PAST_LEASE = {**_FROZEN, "timeouts": 0.03, "abandoned": True}
-# Its attempt ends before its lease does: only Conductor can tell.
-_FROZEN_AND_REOPENED = {**_FROZEN, "operator": 0.03}
-# An execution stops before it withdraws its own licence, and its successor, which changes nothing,
-# before it lists the licences; in which order they go on is open.
-_FROZEN_AT_WITHDRAWALS: dict[str, Any] = {
-    **_CALM,
-    "moves": 3.0,
-    "freezes": 16.0,
-    "freezes_before": ("lake.tag", "lake.list_branches"),
-    "thaws": 0.1,
-    "operator": 0.05,
-    "operations": 1,
-    "bursts": False,
-    "abandoned": False,
-    "no_ops": (2,),
-}
-# A reply is lost, and the looks at HEAD that follow are answered late.
-_SLOW_LOOKS: dict[str, Any] = {
-    **_CALM,
-    "moves": 0.3,
-    "slow": 0.5,
-    "slow_calls": ("lake.get_head",),
-}
-
 # Each with the kind of schedule in which the protection matters.
-MUTATIONS: list[tuple[Mutation, dict[str, Any]]] = [
+MUTATIONS: list[tuple[Mutation, Kind]] = [
     (no_attempt_fence, {"timeouts": 0.12, "person": 0.0}),
-    (no_publish_fence, _LATE),
-    (no_withdrawal, _LATE),
-    (no_wait, _REOPENED),
-    (no_wait_for_a_tag, _REOPENED),
-    (sources_by_commit, _LATE),
-    (no_read_back, _PERSON_BEFORE_MERGE),
+    (no_publish_fence, kinds.LATE),
+    (no_withdrawal, kinds.LATE),
+    (no_wait, kinds.REOPENED),
+    (no_wait_for_a_tag, kinds.REOPENED),
+    (sources_by_commit, kinds.LATE),
+    (no_read_back, kinds.PERSON_BEFORE_MERGE),
     (no_claim_check, {"operator": 0.3, "person": 0.0}),
-    (no_provenance, _PERSON),
-    (no_second_fence, _FROZEN_AND_REOPENED),
-    (head_before_withdrawal, _REOPENED),
-    (licence_after_fence, _FROZEN_PAST_LEASE),
-    (no_own_withdrawal, _NO_CLEANUP),
-    (no_wait_after_own_withdrawal, _LATE),
-    (tags_before_branches, _FROZEN_AT_WITHDRAWALS),
-    (reading_that_ends_after_the_wait, _SLOW_LOOKS),
-    (no_second_look, _PERSON_BEFORE_RELOCATION),
-    (no_tag, {**_PERSON, "replacement": "head-state"}),
+    (no_provenance, kinds.PERSON),
+    (no_second_fence, kinds.FROZEN_AND_REOPENED),
+    (head_before_withdrawal, kinds.REOPENED),
+    (licence_after_fence, kinds.FROZEN_PAST_LEASE),
+    (no_own_withdrawal, kinds.NO_CLEANUP),
+    (no_wait_after_own_withdrawal, kinds.LATE),
+    (tags_before_branches, kinds.FROZEN_AT_WITHDRAWALS),
+    (reading_that_ends_after_the_wait, kinds.SLOW_LOOKS),
+    (no_second_look, kinds.PERSON_BEFORE_RELOCATION),
+    (no_tag, {**kinds.PERSON, "replacement": "head-state"}),
     (no_lock, {"sweeps": 0.1}),
 ]
 

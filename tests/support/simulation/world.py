@@ -34,6 +34,7 @@ from support.simulation.actors import Actor, Answer, Call, Sleep, wait_for
 from support.simulation.choices import Choices
 from support.simulation.folders import Folders
 from support.simulation.invariants import BranchInvariants
+from support.simulation.kinds import draw_kind
 from support.simulation.scenario import draw
 
 REPOSITORY, BRANCH, TASK = "repo", "main", "task"
@@ -108,9 +109,9 @@ class Simulation:
     """Runs one schedule; raises ``AssertionError`` at the first violation."""
 
     def __init__(self, choices: Choices, **focus: Any) -> None:
-        """``focus`` sets fields of the scenario that are otherwise drawn."""
+        """``focus`` sets fields of the scenario that are otherwise drawn, or of a drawn kind."""
         self.choices = choices
-        self.scenario = replace(draw(choices), **focus)
+        self.scenario = replace(draw(choices), **(focus or draw_kind(choices)))
         self._by_greenlet: dict[object, Actor] = {}
         self.clock = SimulatedClock(self._by_greenlet)
         self.faults = Scheduled(self._by_greenlet)
@@ -185,7 +186,7 @@ class Simulation:
         options: list[tuple[float, str, Callable[[], None]]] = []
         ready = [actor for actor in self.actors if self._is_ready(actor)]
         options += [
-            (weight, f"{actor.name} goes on", _bind(self._go_on, actor))
+            (weight, f"{actor.name} {_next_of(actor)}", _bind(self._go_on, actor))
             for actor, weight in zip(ready, self._turns(ready), strict=True)
         ]
         if self._can_claim():
@@ -398,6 +399,7 @@ class Simulation:
                 actor.kill()
             case 10:
                 seconds = _SLOW_SECONDS[self.choices.pick("how slow", [1, 1, 1])]
+                self.invariants.log(f"  the answer takes {seconds} s")
                 actor.waiting = replace(self._ask(actor, call), until=self._in(seconds))
             case 11:
                 actor.waiting = Answer(call.name, self._in(LANDING_SECONDS))
@@ -565,6 +567,17 @@ def simulate(
     finally:
         simulation.close()
     return simulation
+
+
+def _next_of(actor: Actor) -> str:
+    """What an execution does when it goes on."""
+    match actor.waiting:
+        case Call(name=name):
+            return f"calls {name}"
+        case Answer(name=name):
+            return f"has the answer of {name}"
+        case _:
+            return "wakes"
 
 
 def _is_posting(actor: Actor) -> bool:
