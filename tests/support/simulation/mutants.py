@@ -201,7 +201,7 @@ MUTATIONS: list[tuple[Mutation, Kind]] = [
     (no_claim_check, {"operator": 0.3, "person": 0.0}),
     (no_provenance, kinds.PERSON),
     (no_second_fence, kinds.FROZEN_AND_REOPENED),
-    (head_before_withdrawal, kinds.REOPENED),
+    (head_before_withdrawal, {**kinds.REOPENED, "operations": 1}),
     (licence_after_fence, kinds.FROZEN_PAST_LEASE),
     (no_own_withdrawal, kinds.NO_CLEANUP),
     (no_wait_after_own_withdrawal, kinds.LATE),
