@@ -1,20 +1,25 @@
-"""Write docs/cli-options.md from the code: every command with its arguments and options.
+"""Write the reference from the code: the page of options, and the tables of settings and metrics.
 
-Run it after a change of the command line; a test compares the page with the code.
+Run it after a change of the command line, a setting or a metric; a test compares the pages with
+the code.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from perago.cli import app
+from perago.observability.metrics import WorkerMetrics
+from perago.protocol.events import PhaseEvent
+from perago.settings import Settings
+from perago.settings.model import variable_of
 
-PAGE = Path(__file__).parent / "cli-options.md"
+DOCS = Path(__file__).parent
 _HEAD = """# Every command and option
 
 Written by `python docs/reference.py` from the code: what `perago COMMAND --help` prints, on one
@@ -32,8 +37,8 @@ def commands(command: Any = None, path: str = "perago") -> Iterator[tuple[str, A
         yield from commands(child, f"{path} {name}")
 
 
-def generate() -> str:
-    """The text of the page."""
+def options(_page: str = "") -> str:
+    """The page of options."""
     return _HEAD + "".join(_section(path, command) for path, command in commands())
 
 
@@ -50,9 +55,63 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def settings(page: str) -> str:
+    """The page of the configuration, with its table of settings."""
+    rows = (
+        f"| `{variable_of(name)}` | `{name.replace('_', '-')}` | {_default(name)} "
+        f"| {field.description} |"
+        for name, field in Settings.model_fields.items()
+    )
+    return _with_rows(page, "| variable | key in a file | default | meaning |", rows)
+
+
+def _default(name: str) -> str:
+    if name in {"workspace_root", "object_cache", "spark_logs"}:
+        return "per user"
+    default = Settings.model_fields[name].default
+    if default is None:
+        return "-"
+    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+
+
+def metrics(page: str) -> str:
+    """The page of metrics, with its table of what is counted."""
+    worker = WorkerMetrics(["t"])
+    # Those with labels of their own appear with the first value.
+    worker.observe("t", PhaseEvent("phase_ended", "publish", 1.0, {"how": "merged"}))
+    worker.set_publish_budget("t", 5.0)
+    rows = map(_metric, worker.registry.collect())
+    return _with_rows(page, "| name | type | labels | meaning |", rows)
+
+
+def _metric(family: Any) -> str:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    used = family.samples[0].labels.keys() - {"le"}
+    labels = ", ".join(f"`{label}`" for label in sorted(used, key="task".__ne__)) or "-"
+    return f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
+
+
+def _with_rows(page: str, head: str, rows: Iterable[str]) -> str:
+    """The page with these rows in the table below ``head``."""
+    before, found, rest = page.partition(f"{head}\n")
+    if not found:
+        raise ValueError(f"the page has no table {head!r}")
+    line, _, after = rest.partition("\n\n")
+    return before + found + "\n".join([line.partition("\n")[0], *rows]) + "\n\n" + after
+
+
+PAGES: dict[str, Callable[[str], str]] = {
+    "cli-options.md": options,
+    "configuration.md": settings,
+    "metrics.md": metrics,
+}
+
+
 def main() -> int:
-    """Write the page."""
-    PAGE.write_text(generate(), encoding="utf-8")
+    """Write the pages."""
+    for name, write in PAGES.items():
+        page = DOCS / name
+        page.write_text(write(page.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 
