@@ -32,15 +32,13 @@ def note(line: str) -> None:
 
 def tell(line: str) -> None:
     """Write one line on stderr; where that fails, the work goes on without the line."""
-    try:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
-    except OSError:  # a closed terminal, a pipe without a reader, a full disk
-        drop(sys.stderr)
+    stream = _Lossy(sys.stderr)
+    stream.write(line + "\n")
+    stream.flush()
 
 
 class _Lossy:
-    """A stream for bars: where a terminal is closed, the bar ends and not the work."""
+    """A stream that loses what cannot be written, so that the work goes on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -58,7 +56,7 @@ class _Lossy:
     def _try(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except OSError:
+        except OSError:  # a closed terminal, a pipe without a reader, a full disk
             drop(self._stream)
 
 

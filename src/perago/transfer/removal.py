@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # The errors of opening something that is not a folder, or is a link.
 _NOT_A_FOLDER = {errno.ENOTDIR, errno.ELOOP}
 # A process that the body left may still write; more often than this it is not followed.
@@ -27,7 +27,7 @@ _PASSES = 3
 @contextmanager
 def opened_folder(folder: Path | str, parent: int | None = None) -> Iterator[int]:
     """Open a folder, or one in an open one, within the block; raises ``OSError`` for a link."""
-    descriptor = os.open(folder, _OPEN, dir_fd=parent)
+    descriptor = os.open(folder, OPEN_FOLDER, dir_fd=parent)
     try:
         yield descriptor
     finally:
@@ -146,10 +146,10 @@ class _Removal:
 def _opened_for_removal(name: str, parent: int) -> Iterator[int]:
     """Open a folder of an open folder; one that a body made unreadable is made readable first."""
     try:
-        descriptor = os.open(name, _OPEN, dir_fd=parent)
+        descriptor = os.open(name, OPEN_FOLDER, dir_fd=parent)
     except PermissionError:
         _grant(name, parent)
-        descriptor = os.open(name, _OPEN, dir_fd=parent)
+        descriptor = os.open(name, OPEN_FOLDER, dir_fd=parent)
     try:
         _allow_changes(descriptor)
         yield descriptor

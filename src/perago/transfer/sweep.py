@@ -26,7 +26,7 @@ from perago.protocol.identity import Execution
 from perago.text import as_utf8, quote_path, shorten
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.locking import lock_within
-from perago.transfer.removal import opened_folder
+from perago.transfer.removal import OPEN_FOLDER, opened_folder
 from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
 
 # Making a directory takes milliseconds; one that is still incomplete after this is abandoned.
@@ -37,7 +37,6 @@ _SWEEP_SECONDS = 300.0
 # Longer than any marker that was ever written.
 _MAX_MARKER_BYTES = 1 << 16
 _LONGEST_REASON = 500
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Fate(StrEnum):
@@ -215,7 +214,7 @@ def _everything_in(top: int) -> Iterator[os.stat_result]:
     yield os.fstat(top)
     # The names of the folders that are left, for each level down to the open one.
     levels: list[list[str]] = [[]]
-    here = os.open(".", _OPEN_FOLDER, dir_fd=top)
+    here = os.open(".", OPEN_FOLDER, dir_fd=top)
     try:
         yield from _entries_of(here, levels[-1])
         while levels:
@@ -228,7 +227,7 @@ def _everything_in(top: int) -> Iterator[os.stat_result]:
                 continue
             levels.pop()
             if levels:
-                here = _instead_of(here, os.open("..", _OPEN_FOLDER, dir_fd=here))
+                here = _instead_of(here, os.open("..", OPEN_FOLDER, dir_fd=here))
     finally:
         os.close(here)
 
