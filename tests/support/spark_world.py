@@ -66,10 +66,12 @@ class RealSparkWorld(RealWorld):
         self.put_table("main", "data/raw/part-0.parquet", EVENTS)
         self.ref = self.commit("main", {})
 
-    def put_table(self, branch: str, path: str, rows: Rows) -> None:
+    def put_table(
+        self, branch: str, path: str, rows: Rows, schema: pa.Schema | None = None
+    ) -> None:
         """One Parquet file, written without Spark."""
         buffer = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows), buffer)
+        pq.write_table(pa.Table.from_pylist(rows, schema), buffer)
         upload = self.sdk.objects_api.upload_object
         upload(self.repository, branch, path, content=buffer.getvalue(), force=True)
 

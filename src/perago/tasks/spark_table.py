@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # Formats of text, of which a record may be no record.
 _TEXT_FORMATS = frozenset({"csv", "json"})
 _CORRUPT_RECORD = "_corrupt_record"
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Conditions of Spark which say that data cannot be read, by their beginnings.
 _UNREADABLE = (
     "DELTA_FILE_NOT_FOUND",
@@ -60,8 +62,8 @@ class SparkTable:
             frame = self._load()
             types = _types(frame)
             known = [measure for measure in measures if set(measure.columns) <= types.keys()]
-            [numbers] = frame.selectExpr(*map(_expression, known)).collect() if known else [()]
-        return Survey(types, dict(zip(known, numbers, strict=True)))
+            numbers = _take(frame, types, known) if known else {}
+        return Survey(types, numbers)
 
     def parse_schema(self, schema: str) -> Mapping[str, str]:
         # Spark parses the DDL, so that every spelling of a type is understood.
@@ -111,16 +113,72 @@ class SparkTable:
         return quote_path(file) if file else self.spec.path
 
 
-def _expression(measure: Measure) -> str:
-    names = [quoted(name) for name in measure.columns]
-    match measure.kind:
-        case "rows":
-            return "count(1)"
-        case "nulls":
-            return f"count_if({names[0]} IS NULL)"
-        case _:
-            # A struct is never null: count(DISTINCT a, b) leaves out rows with a null.
-            return f"count(DISTINCT struct({', '.join(names)}))"
+def _take(
+    frame: DataFrame, types: Mapping[str, str], measures: Sequence[Measure]
+) -> dict[Measure, int]:
+    """Take all measures in one query.
+
+    It reads the table once, and once more for each further set of columns whose different rows
+    are counted, because the groups of each set are others.
+    """
+    parts = [[measure] for measure in measures if measure.kind == "distinct"] or [[]]
+    parts[0] += [measure for measure in measures if measure.kind != "distinct"]
+    queries = [_query(frame, types, part, number) for number, part in enumerate(parts)]
+    rows = reduce(lambda one, other: one.union(other), queries).collect()
+    return {
+        measure: found
+        for number, numbers in rows
+        for measure, found in zip(parts[number], numbers, strict=True)
+    }
+
+
+def _query(
+    frame: DataFrame, types: Mapping[str, str], measures: Sequence[Measure], number: int
+) -> DataFrame:
+    """A row with the number of the part, and the numbers of its measures."""
+    if measures[0].kind == "distinct":
+        first, *others = measures
+        frame = _grouped(frame, types, first.columns, others)
+        counts = ["nvl(bit_count(`bit_or(bit)`), 1)"]
+        counts += [f"`count(other{n})`" for n in range(len(others))]
+        # Of a table without rows there is no group, and the sum of nothing is null.
+        found = [f"nvl(sum({count}), 0)" for count in counts]
+    else:
+        found = [f"count({_counted(measure)})" for measure in measures]
+    return frame.selectExpr(f"{number} AS part", f"array({', '.join(found)}) AS numbers")
+
+
+def _grouped(
+    frame: DataFrame, types: Mapping[str, str], columns: Sequence[str], others: Sequence[Measure]
+) -> DataFrame:
+    """Group a table so that each group knows how many different rows of columns it has.
+
+    Where all rows differ, a group for each would cost more than most bodies. So if one of the
+    columns is a whole number, a group has 64 neighbours of it, each as a bit of one word: of
+    numbers that are dense, as keys mostly are, few groups are left. A group that has no bit has
+    one value: the null, or that of columns without a whole number.
+    """
+    whole = next((name for name in columns if types[name] in _WHOLE_NUMBERS), None)
+    keys = [quoted(name) for name in columns if name != whole]
+    bit = "CAST(NULL AS BIGINT)"
+    if whole is not None:
+        value = f"CAST({quoted(whole)} AS BIGINT)"
+        keys.append(f"shiftright({value}, 6)")
+        bit = f"shiftleft(1L, CAST({value} & 63 AS INT))"
+    names = [f"key{n}" for n in range(len(keys))]
+    named = [f"{key} AS {name}" for key, name in zip(keys, names, strict=True)]
+    counted = [f"{_counted(measure)} AS other{n}" for n, measure in enumerate(others)]
+    counts = {f"other{n}": "count" for n in range(len(others))}
+    rows = frame.selectExpr(*named, f"{bit} AS bit", *counted)
+    return rows.groupBy(*names).agg({"bit": "bit_or", **counts})
+
+
+def _counted(measure: Measure) -> str:
+    """An expression that has a value in each row that a measure counts, and else a null."""
+    if measure.kind == "rows":
+        return "1"
+    [name] = measure.columns
+    return f"CASE WHEN {quoted(name)} IS NULL THEN 1 END"
 
 
 def _types(frame: DataFrame) -> dict[str, str]:

@@ -25,8 +25,9 @@ from perago.protocol.outcome import Completed, Failed
 from perago.protocol.workspace import WorkspaceInput
 from perago.spark.executions import ConnectExecution
 from perago.spark.session import open_session
-from perago.tasks.data import DataGuardrail
+from perago.tasks.data import ROWS, DataGuardrail, Measure, TableSpec
 from perago.tasks.guardrails import Guardrail, check_folder, check_spark
+from perago.tasks.spark_table import SparkTable
 from support.definitions import no_warning
 from support.real_world import Servers
 from support.spark_world import ALSO_ON_A_CLUSTER, EVENTS, RealSparkWorld, Rows, clean
@@ -78,6 +79,19 @@ TEXTS = {
     "noise/a.json": "private\n",
     "empty/a.json": "",
 }
+# Whole numbers are counted in groups of 64 neighbours, so their edges and bounds are in here.
+_WHOLE = [None, 0, 1, 1, 63, 64, 64, -1, -1, -64, -65, 127, -128]
+_LONG = [*_WHOLE, None, 2**63 - 1, 2**63 - 1, -(2**63), -(2**63), 2**32, 2**32 + 64]
+KEYS = pa.table(
+    {
+        "byte": pa.array([_WHOLE[n % len(_WHOLE)] for n in range(60)], pa.int8()),
+        "short": pa.array([_WHOLE[n % 5] for n in range(60)], pa.int16()),
+        "whole": pa.array([n // 2 for n in range(60)], pa.int32()),
+        "long": pa.array([_LONG[n % len(_LONG)] for n in range(60)], pa.int64()),
+        "text": pa.array([None if n % 7 == 0 else f"t{n % 4}" for n in range(60)]),
+        "half": pa.array([None if n % 9 == 0 else n % 3 - 0.5 for n in range(60)]),
+    }
+)
 GAPS: Rows = [{"id": 1, "user": "u"}, {"id": 2, "user": None}, {"id": 3, "user": None}]
 ODD: Rows = [{"a b": 1, "count": 1}, {"a b": 2, "count": 1}]
 CSV: dict[str, Any] = {"format": "csv", "options": {"header": True}}
@@ -117,6 +131,10 @@ def workspace(
     world = RealSparkWorld(servers, tmp_path_factory.mktemp("root"), remote=spark_remote)
     world.put_table("main", "data/gaps/part-0.parquet", GAPS)
     world.put_table("main", "data/odd/part-0.parquet", ODD)
+    # Two files, so that groups of two tasks are put together; none of the second is new.
+    world.put_table("main", "data/keys/part-0.parquet", KEYS.to_pylist(), KEYS.schema)
+    world.put_table("main", "data/keys/part-1.parquet", KEYS.to_pylist(), KEYS.schema)
+    world.put_table("main", "data/no_rows/part-0.parquet", [], KEYS.schema)
     ref = world.commit("main", {f"data/{path}": text for path, text in TEXTS.items()})
     session = ConnectExecution(
         open_session(spark_remote, world.repository),
@@ -203,6 +221,25 @@ def test_all_guardrails_of_a_table_are_one_query(
     of_raw = [it for it in HOLD if isinstance(it, DataGuardrail) and it.path == "raw"]
     check_spark(of_raw, workspace, no_warning)
     assert (len(of_raw), len(queries)) == (7, 1)
+
+
+@pytest.mark.parametrize("name", ["keys", "no_rows"])
+def test_different_rows_are_counted_as_sets_count_them(
+    workspace: SparkWorkspace, name: str
+) -> None:
+    rows = KEYS.to_pylist() * 2 if name == "keys" else []
+    columns = KEYS.column_names
+    sets: list[tuple[str, ...]] = [(one,) for one in columns]
+    sets += [("long", "text"), ("text", "byte"), ("half", "text"), ("short", "whole", "half")]
+    measures = [Measure("distinct", it) for it in sets] + [ROWS]
+    measures += [Measure("nulls", (one,)) for one in columns]
+    expected = {it: len({tuple(row[one] for one in it) for row in rows}) for it in sets}
+    found = SparkTable(TableSpec(name, "parquet"), workspace).survey(measures).numbers
+    assert {it.columns: n for it, n in found.items() if it.kind == "distinct"} == expected
+    assert found[ROWS] == len(rows)
+    assert {it.columns[0]: n for it, n in found.items() if it.kind == "nulls"} == {
+        one: sum(row[one] is None for row in rows) for one in columns
+    }
 
 
 @pytest.mark.parametrize("guardrail", ALIKE, ids=lambda it: repr(it)[:80])
