@@ -60,13 +60,11 @@ class GatewayClient:
             else:
                 yield from read_ahead(partial(_read_piece, store, path), size, start)
 
-    def write(
-        self, repository: str, branch: str, key: str, source: Path, content_type: str
-    ) -> None:
-        """Upload one file, in parts if it is large."""
+    def write(self, repository: str, branch: str, key: str, source: Path, content_type: str) -> str:
+        """Upload one file, in parts if it is large; return the checksum that LakeFS gave it."""
         piece = piece_size(source.stat().st_size)
         with translated(f"write object {key!r}", changes=True):
-            obstore.put(
+            put = obstore.put(
                 self._store(repository, piece),
                 f"{branch}/{key}",
                 source,
@@ -74,6 +72,7 @@ class GatewayClient:
                 chunk_size=piece,
                 max_concurrency=pieces_at_once(piece),
             )
+        return (put["e_tag"] or "").strip('"')
 
     def _store(self, repository: str, piece: int) -> S3Store:
         with self._lock:

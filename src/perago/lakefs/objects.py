@@ -41,7 +41,8 @@ from perago.protocol.workspace import StagingBranch
 from perago.retry import retrying
 from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, DIGEST, PIECE, RemoteObject
 
-_OF_PARTS = re.compile(rf"({DIGEST.pattern})-\d+")
+# Of an object in parts some add their number, and others leave it out.
+_MD5 = re.compile(rf"({DIGEST.pattern})(-\d+)?")
 
 
 class _ListedMessage(ObjectMessage):
@@ -149,13 +150,14 @@ class LakeFSObjects:
             target = Target(repository, branch, key, content_type, metadata)
             with suppress(StoreUnusableError):
                 return self._presigned.write(target, source)
+        checksum = ""
         if takes_key(key):
-            self._gateway.write(repository, branch, key, source, content_type)
+            checksum = self._gateway.write(repository, branch, key, source, content_type)
         else:
             self._write_through_api(repository, branch, key, source, content_type)
         if metadata:
             self._set_metadata(repository, branch, key, metadata)
-        return ""
+        return _as_digest(checksum)
 
     def _write_through_api(
         self, repository: str, branch: str, key: str, source: Path, content_type: str
@@ -213,9 +215,7 @@ def _as_object(item: ObjectMessage) -> RemoteObject:
     # Of a small object the checksum says enough, and there may be a million of them.
     if size > PIECE:
         address = item.physical_address or ""
-        # Stores add the number of parts, which the gateway leaves out.
-        if found := _OF_PARTS.fullmatch(checksum):
-            checksum = found[1]
+        checksum = _as_digest(checksum) or checksum
     return RemoteObject(
         key=item.path,
         size=size,
@@ -224,6 +224,12 @@ def _as_object(item: ObjectMessage) -> RemoteObject:
         checksum=checksum,
         address=address,
     )
+
+
+def _as_digest(checksum: str) -> str:
+    """Return a checksum that has the form of a digest as one, and nothing for another."""
+    found = _MD5.fullmatch(checksum)
+    return found[1] if found else ""
 
 
 def _as_change(item: ChangeMessage) -> Change:

@@ -9,6 +9,9 @@ entry, never the file itself.
 LakeFS does not check the checksum of an object that a client links. So server and repository are
 part of an entry's key: who may write to one repository cannot take what is in another.
 
+A workspace of this file system keeps its large files until it is over, and gives them to the cache
+then: to move a file costs nothing, and to copy it costs as much as its download.
+
 A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
 an alias: its place in the object store names the digest that its content had when it was read.
 
@@ -41,7 +44,7 @@ from perago.transfer.cache_space import (
     unlinked,
 )
 from perago.transfer.inventory import DIGEST, Digest, RemoteObject
-from perago.transfer.scan import write_all
+from perago.transfer.scan import StatRecord, write_all
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +80,8 @@ class ObjectCache:
         self._rests_until = 0.0
         self._can_clone = True
         self._counts = dict.fromkeys(_COUNTS, 0)
+        # Of each workspace that is in use, by its folder: what it gives to the cache at its end.
+        self._promised: dict[str, list[_PromisedFile]] = {}
 
     def prepare(self) -> None:
         """Make the folder. Raises ``OSError`` unless it is this user's alone."""
@@ -118,6 +123,23 @@ class ObjectCache:
         self._attempt(self._packs.flush)
         self._packs.end_batch()
 
+    @contextmanager
+    def inheriting(self, folder: Path) -> Iterator[None]:
+        """Take the large files of a workspace over at the end of the block, where they are.
+
+        Those that were downloaded or uploaded within the block, and not changed since. Where the
+        folder is on another file system, they are copied at once.
+        """
+        promised: list[_PromisedFile] = []
+        with suppress(OSError):  # a cache whose folder is gone fails no attempt
+            if folder.stat().st_dev == self.folder.stat().st_dev:
+                self._promised[str(folder)] = promised
+        try:
+            yield
+        finally:
+            self._promised.pop(str(folder), None)
+            self._attempt(lambda: self._inherit(promised))
+
     def clear(self) -> CacheStatus:
         """Remove everything; return what was there. Raises ``OSError`` if others hold the lock."""
         removed = self.space.clear()
@@ -138,12 +160,20 @@ class ObjectCache:
         return {**taken, "cache_evictions": self.space.take_evictions()}
 
     def add_read(
-        self, repository: str, remote: RemoteObject, digest: str, content: memoryview | int
+        self,
+        repository: str,
+        remote: RemoteObject,
+        digest: str,
+        content: memoryview | int,
+        path: str = "",
     ) -> None:
-        """Add an object that was read: its content, or the descriptor of a file that has it."""
+        """Add an object that was read: its content, or the descriptor of a file that has it.
+
+        ``path`` is that of its file in a workspace.
+        """
 
         def add() -> None:
-            self._add(repository, digest, remote.size, content)
+            self._add(repository, digest, remote.size, content, path)
             if digest != remote.checksum and remote.address and self.space.reserve(BLOCK):
                 self._write_alias(repository, remote, digest)
 
@@ -157,9 +187,9 @@ class ObjectCache:
             try:
                 size = os.fstat(descriptor).st_size
                 if digest:
-                    self._add(repository, digest, size, descriptor)
+                    self._add(repository, digest, size, descriptor, str(source))
                 else:
-                    self._add_hashed(repository, descriptor, size)
+                    self._add_hashed(repository, descriptor, size, str(source))
             finally:
                 os.close(descriptor)
 
@@ -233,16 +263,34 @@ class ObjectCache:
         name = _seal(place, "")
         return f"{self.folder}/{_ALIASES}/{name[:2]}/{name}", place
 
-    def _add(self, repository: str, digest: str, size: int, content: memoryview | int) -> None:
+    def _add(
+        self, repository: str, digest: str, size: int, content: memoryview | int, path: str
+    ) -> None:
         key = self._key(repository, digest)
         if size <= LARGEST_PACKED:
             if isinstance(content, int):
                 content = memoryview(os.pread(content, size, 0))
             self._packs.add(key, digest, content)
             return
-        path = self._entry(key, size)
-        if not os.path.lexists(path):
-            self._add_file(path, size, content)
+        entry = self._entry(key, size)
+        if os.path.lexists(entry):
+            return
+        for folder, promised in self._promised.items():
+            if path.startswith(f"{folder}/"):
+                promised.append(_PromisedFile(path, StatRecord.of(os.lstat(path)), entry))
+                return
+        self._add_file(entry, size, content)
+
+    def _inherit(self, promised: list[_PromisedFile]) -> None:
+        """Move files here. One that was changed all the same is found out when it is taken."""
+        for file in promised:
+            if not file.is_as_promised() or os.path.lexists(file.entry):
+                continue
+            if self.space.reserve(on_disk(file.record.size)):
+                _make_folder(file.entry)
+                os.chmod(file.path, 0o600)  # noqa: PTH101
+                os.rename(file.path, file.entry)  # noqa: PTH104
+                os.utime(file.entry)
 
     def _add_file(self, path: str, size: int, content: memoryview | int) -> None:
         """Add a large entry.
@@ -269,14 +317,14 @@ class ObjectCache:
             for piece in _pieces(content, size):
                 write_all(descriptor, piece)
 
-    def _add_hashed(self, repository: str, source: int, size: int) -> None:
+    def _add_hashed(self, repository: str, source: int, size: int, path: str) -> None:
         digest, content = Digest(size), None
         # If the file changes between two readings, its entry is found out when it is taken.
         for piece in _pieces(source, size):
             digest.update(piece)
             content = piece if len(piece) == size else source
         if content is not None:
-            self._add(repository, digest.text(), size, content)
+            self._add(repository, digest.text(), size, content, path)
 
     @contextmanager
     def _new(self, path: str) -> Iterator[int | None]:
@@ -315,6 +363,23 @@ class ObjectCache:
             return
         where, why = show_path(str(self.folder)), as_utf8(str(error))
         _log.warning("the object cache in %s is not used for now: %s", where, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _PromisedFile:
+    """A file of a workspace, and the entry that it becomes unless it changes."""
+
+    path: str
+    record: StatRecord
+    entry: str
+
+    def is_as_promised(self) -> bool:
+        """Return whether nothing was done to the file: not even another name was given to it."""
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return False
+        return StatRecord.of(found) == self.record and found.st_nlink == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +451,14 @@ def _create(path: str) -> int:
     try:
         return os.open(path, _CREATE, 0o600)
     except FileNotFoundError:
-        with suppress(FileExistsError):
-            os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
+        _make_folder(path)
         return os.open(path, _CREATE, 0o600)
+
+
+def _make_folder(path: str) -> None:
+    """Make the folder of an entry or an alias."""
+    with suppress(FileExistsError):
+        os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
 
 
 def _seal(place: str, digest: str) -> str:

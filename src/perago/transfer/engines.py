@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from perago.protocol.workspace import StagingBranch
+from perago.transfer.cache import ObjectCache
 from perago.transfer.inventory import ObjectStore, RemoteObject, Source
 from perago.transfer.partition import TransferSize
 from perago.transfer.plan import SyncPlan
@@ -44,6 +45,11 @@ class TransferEngine(Protocol):
 
     @property
     def store(self) -> ObjectStore: ...
+    @property
+    def cache(self) -> ObjectCache | None:
+        """The cache that the engine fills; it also takes what a workspace leaves."""
+        ...
+
     def fetch(self, source: Source, data: Path) -> Fetched:
         """List a projection, check its keys and download it.
 
@@ -93,6 +99,10 @@ class ChosenBySize:
     @property
     def store(self) -> ObjectStore:
         return self.small.store
+
+    @property
+    def cache(self) -> ObjectCache | None:
+        return self.small.cache
 
     def fetch(self, source: Source, data: Path) -> Fetched:
         listing = self._small_listing(source)

@@ -153,7 +153,7 @@ class _Download:
             digest = self._verified(remote, digest)
             self.fetched[path] = file.put_in_place(digest)
             if self._cache is not None and remote.size > 0:
-                self._cache.add_read(self._repository, remote, digest, content)
+                self._cache.add_read(self._repository, remote, digest, content, file.destination)
 
     def _write(
         self, remote: RemoteObject, file: _NewFile, digest: Digest
@@ -262,16 +262,21 @@ def upload_partition(
 ) -> None:
     """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
     memory = ByteBudget(_MAX_IN_MEMORY)
+    digests: dict[str, str] = {}
 
     def send(upload: Upload) -> None:
         with memory.take(min(upload.size, _MAX_PER_OBJECT)):
-            digest = _upload_one(store, repository, branch, upload, folder / upload.path)
-        if cache is not None:
-            cache.add_file(repository, folder / upload.path, digest)
+            path = folder / upload.path
+            digests[upload.path] = _upload_one(store, repository, branch, upload, path)
 
     order = sorted(uploads, key=lambda upload: -upload.size)
-    with _batch(cache):
-        run_over(order, send, min(threads, len(order)), on_error=memory.close)
+    run_over(order, send, min(threads, len(order)), on_error=memory.close)
+    if cache is not None:
+        # By one thread, and not by those above: each call of the system that one of many threads
+        # makes has it wait for the interpreter, which took six times as long as the work itself.
+        with _batch(cache):
+            for path, digest in digests.items():
+                cache.add_file(repository, folder / path, digest)
 
 
 def _upload_one(

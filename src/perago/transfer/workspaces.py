@@ -11,7 +11,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +89,9 @@ class LocalWorkspaces:
     @contextmanager
     def open(self, execution: Execution) -> Iterator[LocalWorkspace]:
         with local_directory(self.root, execution) as directory:
-            yield LocalWorkspace(directory, self.engine)
+            cache = self.engine.cache
+            with cache.inheriting(directory.path) if cache else nullcontext():
+                yield LocalWorkspace(directory, self.engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,8 @@ class BarePublish:
         self._ask(self.conductor, "POST", "/tasks", renewal)
         self._ask(self.conductor, "GET", task)
         lake = self.lakefs
-        self._ask(lake, "GET", f"{repository}/tags?prefix=perago-withdrawn&amount=1000")
         self._ask(lake, "GET", f"{repository}/branches?prefix=perago-staging&amount=1000")
+        self._ask(lake, "GET", f"{repository}/tags?prefix=perago-withdrawn&amount=1000")
         head = self._ask(lake, "GET", f"{repository}/branches/main").json()["commit_id"]
         self._ask(lake, "GET", f"{repository}/commits/{head}")
         self._ask(lake, "GET", f"{repository}/branches/main/diff?amount=1")

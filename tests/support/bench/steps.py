@@ -153,7 +153,8 @@ class StepWorker:
         workspace = {
             "repository": lake.repository,
             "branch": "main",
-            "ref_type": "commit",
+            # As the package of PyPI spells it; here it is an alias.
+            "refType": "commit",
             "ref": ref,
         }
         first = {"workspace": workspace, "params": params}

@@ -41,6 +41,7 @@ class Recording:
     """An engine that only remembers what it was asked."""
 
     store: ObjectStore = field(default_factory=lambda: InMemoryLake().objects)
+    cache: None = None
     fetched: bool = False
     listed: list[str] | None = None
     staged: Plan | None = None

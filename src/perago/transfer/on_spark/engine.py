@@ -65,6 +65,10 @@ class SparkEngine:
     # A tree is divided into at least so many subtrees, if it can be, to be listed and scanned.
     min_subtrees: int = 48
 
+    @property
+    def cache(self) -> None:
+        """None: tasks may run on other hosts."""
+
     def fetch(self, source: Source, data: Path) -> SparkFetched:
         tables = data.with_name(f"{data.name}.tables")
         tables.mkdir(mode=0o700)
