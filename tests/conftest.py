@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -47,6 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only the process that the run was started with keeps servers."""
     # What is imported and collected stays: there is no garbage in it to look for, again and again.
     gc.disable()
+    # A run in the background of a script, or under nohup, has these ignored, and so would have all
+    # that the tests start: a closed terminal or Ctrl-C would end none of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = StackKeeper()
         config.add_cleanup(config.stash[_KEEPER].close)

@@ -25,6 +25,7 @@ _KEYS = (
 )
 _NOT_THE_AUTHOR_S = {"perago", "__main__", "__mp_main__"}
 _MOST_FILES_READ = 4096
+_PARSE_TRIES = 9
 
 
 def module_files(targets: Sequence[str], data: Sequence[str] = ()) -> dict[str, Path]:
@@ -108,7 +109,7 @@ def _imports_of(file: Path) -> frozenset[str]:
 def _read_imports(file: Path, _size: int, _changed: int) -> frozenset[str]:
     """Return the first names of all modules that a file imports, wherever in its text."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = _parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return frozenset()
     names: set[str] = set()
@@ -118,6 +119,18 @@ def _read_imports(file: Path, _size: int, _changed: int) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.partition(".")[0])
     return frozenset(names) - sys.stdlib_module_names - _NOT_THE_AUTHOR_S
+
+
+def _parse(text: bytes) -> ast.Module:
+    """Parse a file, also while another thread parses.
+
+    CPython counts the depth of the trees that all threads build in one place. A thread that was
+    interrupted by another one's may find the count changed, and raises ``SystemError``.
+    """
+    for _ in range(_PARSE_TRIES):
+        with suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def _importable(name: str) -> Path | None:

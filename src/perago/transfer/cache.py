@@ -9,11 +9,11 @@ entry, never the file itself.
 LakeFS does not check the checksum of an object that a client links. So server and repository are
 part of an entry's key: who may write to one repository cannot take what is in another.
 
-A workspace of this file system keeps its large files until it is over, and gives them to the cache
-then: to move a file costs nothing, and to copy it costs as much as its download.
+A workspace keeps its large files until it is over, and leaves them to the cache then
+(:mod:`perago.transfer.cache_inheritance`).
 
 A large object whose checksum is no digest (another tool uploaded it in its own parts) is found by
-an alias: its place in the object store names the digest that its content had when it was read.
+an alias (:mod:`perago.transfer.cache_aliases`).
 
 Any number of processes share a cache. An entry that is evicted while it is read stays readable.
 """
@@ -21,7 +21,6 @@ Any number of processes share a cache. An entry that is evicted while it is read
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import logging
 import os
 import stat
@@ -34,21 +33,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.text import as_utf8, show_path
+from perago.transfer.cache_aliases import ALIASES, Aliases, seal
+from perago.transfer.cache_inheritance import Inheritance
 from perago.transfer.cache_packs import LARGEST_PACKED, PACKS, PackedObject, Packs
 from perago.transfer.cache_space import (
     BLOCK,
+    READ,
     CacheSpace,
     CacheStatus,
+    created,
     mark_used,
     on_disk,
     unlinked,
 )
 from perago.transfer.inventory import DIGEST, Digest, RemoteObject
-from perago.transfer.scan import StatRecord, write_all
+from perago.transfer.scan import write_all
 
 _log = logging.getLogger(__name__)
 
-_ENTRIES, _ALIASES = "objects", "aliases"
+_ENTRIES = "objects"
 # How keys and files are written. A cache of another format is emptied: nothing in it is found.
 _FORMAT_FILE, _FORMAT = "format", "2"
 _COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
@@ -56,8 +59,6 @@ _COUNTS = ("cache_hits", "cache_hit_bytes", "cache_misses")
 _REST_SECONDS = 60.0
 _PIECE = 1 << 20
 _FICLONE = 0x40049409
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ObjectCache:
@@ -75,13 +76,13 @@ class ObjectCache:
         self.folder = folder
         self.space = CacheSpace(folder, limit, min_free)
         self._packs = Packs(folder, self.space)
+        self._inheritance = Inheritance(folder, self.space)
         self._server = server.rstrip("/").lower()
+        self._aliases = Aliases(folder, self._server)
         self._lock = threading.Lock()
         self._rests_until = 0.0
         self._can_clone = True
         self._counts = dict.fromkeys(_COUNTS, 0)
-        # Of each workspace that is in use, by its folder: what it gives to the cache at its end.
-        self._promised: dict[str, list[_PromisedFile]] = {}
 
     def prepare(self) -> None:
         """Make the folder. Raises ``OSError`` unless it is this user's alone."""
@@ -91,7 +92,7 @@ class ObjectCache:
             raise PermissionError("it is not a folder of this user")
         if found.st_mode & 0o077:
             raise PermissionError("other users have rights on it; run chmod 700")
-        for name in (PACKS, _ENTRIES, _ALIASES):
+        for name in (PACKS, _ENTRIES, ALIASES):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
         self._empty_unless_of_this_format()
 
@@ -111,7 +112,7 @@ class ObjectCache:
         entry = None
         if DIGEST.fullmatch(remote.checksum):
             entry = self._find_entry(repository, remote.checksum, remote.size)
-        if entry is None and (digest := self._aliased(repository, remote)):
+        if entry is None and (digest := self._aliases.find(repository, remote)):
             entry = self._find_entry(repository, digest, remote.size)
         return entry
 
@@ -124,21 +125,18 @@ class ObjectCache:
         self._packs.end_batch()
 
     @contextmanager
-    def inheriting(self, folder: Path) -> Iterator[None]:
-        """Take the large files of a workspace over at the end of the block, where they are.
+    def inheriting(self, workspace: Path) -> Iterator[None]:
+        """Take the large files of a workspace over at the end of the block.
 
-        Those that were downloaded or uploaded within the block, and not changed since. Where the
-        folder is on another file system, they are copied at once.
+        Those that were downloaded or uploaded within the block, and not changed since. From
+        another file system, they are copied at once.
         """
-        promised: list[_PromisedFile] = []
-        with suppress(OSError):  # a cache whose folder is gone fails no attempt
-            if folder.stat().st_dev == self.folder.stat().st_dev:
-                self._promised[str(folder)] = promised
+        self._inheritance.begin(workspace)
         try:
             yield
         finally:
-            self._promised.pop(str(folder), None)
-            self._attempt(lambda: self._inherit(promised))
+            promised = self._inheritance.end(workspace)
+            self._attempt(lambda: self._inheritance.take(promised))
 
     def clear(self) -> CacheStatus:
         """Remove everything; return what was there. Raises ``OSError`` if others hold the lock."""
@@ -175,7 +173,7 @@ class ObjectCache:
         def add() -> None:
             self._add(repository, digest, remote.size, content, path)
             if digest != remote.checksum and remote.address and self.space.reserve(BLOCK):
-                self._write_alias(repository, remote, digest)
+                self._aliases.write(repository, remote, digest)
 
         self._attempt(add)
 
@@ -183,7 +181,7 @@ class ObjectCache:
         """Add a file that was uploaded, under its digest; without one, that is computed here."""
 
         def add() -> None:
-            descriptor = os.open(source, _READ)
+            descriptor = os.open(source, READ)
             try:
                 size = os.fstat(descriptor).st_size
                 if digest:
@@ -211,7 +209,7 @@ class ObjectCache:
             return self._packs.find(key, digest, size)
         path = self._entry(key, size)
         try:
-            descriptor = os.open(path, _READ)
+            descriptor = os.open(path, READ)
         except OSError:
             return None
         found = os.fstat(descriptor)
@@ -222,46 +220,12 @@ class ObjectCache:
         mark_used(descriptor, found)
         return CachedObject(self, path, descriptor, size, digest)
 
-    def _aliased(self, repository: str, remote: RemoteObject) -> str | None:
-        if not remote.address:
-            return None
-        path, place = self._alias(repository, remote)
-        try:
-            descriptor = os.open(path, _READ)
-        except OSError:
-            return None
-        try:
-            text = os.read(descriptor, BLOCK).decode("ascii", "replace")
-            mark_used(descriptor, os.fstat(descriptor))
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-        digest, _, seal = text.partition(" ")
-        if not DIGEST.fullmatch(digest) or seal != _seal(place, digest):
-            unlinked(path)
-            return None
-        return digest
-
-    def _write_alias(self, repository: str, remote: RemoteObject, digest: str) -> None:
-        path, place = self._alias(repository, remote)
-        with self._new(path) as descriptor:
-            if descriptor is not None:
-                os.write(descriptor, f"{digest} {_seal(place, digest)}".encode())
-
     def _key(self, repository: str, digest: str) -> str:
         """Return what a content of a repository is found by, beside its size."""
-        return _seal(f"{self._server}\0{repository}", digest)[:32]
+        return seal(f"{self._server}\0{repository}", digest)[:32]
 
     def _entry(self, key: str, size: int) -> str:
         return f"{self.folder}/{_ENTRIES}/{key[:2]}/{size}-{key}"
-
-    def _alias(self, repository: str, remote: RemoteObject) -> tuple[str, str]:
-        """Return the path of an object's alias, and the place of the object that it is for."""
-        parts = (self._server, repository, remote.address, remote.checksum, str(remote.size))
-        place = "\0".join(parts)
-        name = _seal(place, "")
-        return f"{self.folder}/{_ALIASES}/{name[:2]}/{name}", place
 
     def _add(
         self, repository: str, digest: str, size: int, content: memoryview | int, path: str
@@ -273,24 +237,8 @@ class ObjectCache:
             self._packs.add(key, digest, content)
             return
         entry = self._entry(key, size)
-        if os.path.lexists(entry):
-            return
-        for folder, promised in self._promised.items():
-            if path.startswith(f"{folder}/"):
-                promised.append(_PromisedFile(path, StatRecord.of(os.lstat(path)), entry))
-                return
-        self._add_file(entry, size, content)
-
-    def _inherit(self, promised: list[_PromisedFile]) -> None:
-        """Move files here. One that was changed all the same is found out when it is taken."""
-        for file in promised:
-            if not file.is_as_promised() or os.path.lexists(file.entry):
-                continue
-            if self.space.reserve(on_disk(file.record.size)):
-                _make_folder(file.entry)
-                os.chmod(file.path, 0o600)  # noqa: PTH101
-                os.rename(file.path, file.entry)  # noqa: PTH104
-                os.utime(file.entry)
+        if not os.path.lexists(entry) and not self._inheritance.promise(path, entry):
+            self._add_file(entry, size, content)
 
     def _add_file(self, path: str, size: int, content: memoryview | int) -> None:
         """Add a large entry.
@@ -299,7 +247,7 @@ class ObjectCache:
         written, and a process that evicts meanwhile counts it.
         """
         fresh = f"{path}.{uuid.uuid4().hex}"
-        with self._new(fresh) as descriptor:
+        with created(fresh) as descriptor:
             if descriptor is None:
                 return
             os.ftruncate(descriptor, size)
@@ -326,22 +274,6 @@ class ObjectCache:
         if content is not None:
             self._add(repository, digest.text(), size, content, path)
 
-    @contextmanager
-    def _new(self, path: str) -> Iterator[int | None]:
-        """Create a file within the block, and remove it if the block fails; None if it exists."""
-        try:
-            descriptor = _create(path)
-        except FileExistsError:
-            yield None
-            return
-        try:
-            yield descriptor
-        except BaseException:
-            unlinked(path)
-            raise
-        finally:
-            os.close(descriptor)
-
     def _attempt(self, add: Callable[[], None]) -> None:
         if time.monotonic() < self._rests_until:
             return
@@ -363,23 +295,6 @@ class ObjectCache:
             return
         where, why = show_path(str(self.folder)), as_utf8(str(error))
         _log.warning("the object cache in %s is not used for now: %s", where, why)
-
-
-@dataclass(frozen=True, slots=True)
-class _PromisedFile:
-    """A file of a workspace, and the entry that it becomes unless it changes."""
-
-    path: str
-    record: StatRecord
-    entry: str
-
-    def is_as_promised(self) -> bool:
-        """Return whether nothing was done to the file: not even another name was given to it."""
-        try:
-            found = os.lstat(self.path)
-        except OSError:
-            return False
-        return StatRecord.of(found) == self.record and found.st_nlink == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,21 +360,3 @@ def _pieces(source: int, size: int) -> Iterator[memoryview]:
     while piece := os.pread(source, min(_PIECE, size - start), start):
         start += len(piece)
         yield memoryview(piece)
-
-
-def _create(path: str) -> int:
-    try:
-        return os.open(path, _CREATE, 0o600)
-    except FileNotFoundError:
-        _make_folder(path)
-        return os.open(path, _CREATE, 0o600)
-
-
-def _make_folder(path: str) -> None:
-    """Make the folder of an entry or an alias."""
-    with suppress(FileExistsError):
-        os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
-
-
-def _seal(place: str, digest: str) -> str:
-    return hashlib.sha256(f"{place}\0{digest}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -37,6 +37,8 @@ _FULL_SECONDS = 60.0
 # The order of use is as exact as this; a file that is used often is not marked each time.
 _USE_SECONDS = 60.0
 _USAGE = "usage"
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _USAGE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -174,6 +176,37 @@ class CacheSpace:
             )
         finally:
             os.close(descriptor)
+
+
+def make_folder(path: str) -> None:
+    """Make the folder that a file of the cache is in."""
+    with suppress(FileExistsError):
+        os.mkdir(path.rpartition("/")[0], 0o700)  # noqa: PTH102
+
+
+@contextmanager
+def created(path: str) -> Iterator[int | None]:
+    """Create a file within the block, and remove it if the block fails; None if it exists."""
+    try:
+        descriptor = _create(path)
+    except FileExistsError:
+        yield None
+        return
+    try:
+        yield descriptor
+    except BaseException:
+        unlinked(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _create(path: str) -> int:
+    try:
+        return os.open(path, _CREATE, 0o600)
+    except FileNotFoundError:
+        make_folder(path)
+        return os.open(path, _CREATE, 0o600)
 
 
 def unlinked(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,23 @@ def test_a_module_that_changed_is_read_again(project: Path) -> None:
     assert project / "later_of_test.py" not in author_modules([])
     main.write_text("import beside_of_test\n\ndef body():\n    import later_of_test\n")
     assert project / "later_of_test.py" in author_modules([])
+
+
+def test_a_parser_that_another_thread_disturbed_is_asked_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse, tries = ast.parse, iter(range(100))
+
+    def disturbed(text: bytes) -> ast.Module:
+        if next(tries) % 3 < 2:
+            raise SystemError("AST constructor recursion depth mismatch (before=54, after=47)")
+        return parse(text)
+
+    monkeypatch.setattr(ast, "parse", disturbed)
+    (project / "later_of_test.py").write_text("")
+    (project / "tasks_of_test" / "main.py").write_text("def body():\n    import later_of_test\n")
+    importlib.invalidate_caches()
+    assert project / "later_of_test.py" in author_modules(["tasks_of_test.main"])
 
 
 def test_installed_modules_stay_where_they_are_unless_they_are_the_tasks(project: Path) -> None:

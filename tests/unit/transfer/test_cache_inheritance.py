@@ -14,7 +14,7 @@ import pytest
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
 from perago.testing.lake import InMemoryLake
-from perago.transfer import cache as cache_module
+from perago.transfer import cache_inheritance
 from perago.transfer.cache import CachedObject, ObjectCache
 from perago.transfer.engine import Engine
 from perago.transfer.workspaces import LocalWorkspace, LocalWorkspaces
@@ -160,6 +160,14 @@ def test_what_does_not_fit_into_the_limit_goes_with_its_workspace(tmp_path: Path
     assert list(host.workspaces.root.iterdir()) == []
 
 
+def test_moves_that_take_too_long_are_left(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_inheritance, "_SECONDS", -1.0)
+    with host.workspace():
+        pass
+    assert take(host.cache, remote_of(LARGE)) is None
+    assert list(host.workspaces.root.iterdir()) == []
+
+
 def test_a_cache_that_is_gone_fails_no_attempt(
     host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,6 +198,6 @@ def test_an_entry_that_came_meanwhile_stays(host: Host, monkeypatch: pytest.Monk
             REPOSITORY, remote_of(LARGE), remote_of(LARGE).checksum, memoryview(LARGE)
         )
         before = host.entry(LARGE)
-        monkeypatch.setattr(cache_module, "on_disk", None)  # nothing is counted again
+        monkeypatch.setattr(cache_inheritance, "on_disk", None)  # nothing is counted again
     assert host.entry(LARGE) == before
     assert take(host.cache, remote_of(LARGE)) == LARGE
