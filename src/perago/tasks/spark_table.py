@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Formats of text, of which a record may be no record.
 _TEXT_FORMATS = frozenset({"csv", "json"})
+# Formats of files that have a schema in each of them.
+_FORMATS_WITH_SCHEMA = frozenset({"parquet", "orc"})
 _CORRUPT_RECORD = "_corrupt_record"
 _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Conditions of Spark which say that data cannot be read, by their beginnings.
@@ -80,6 +82,10 @@ class SparkTable:
         """Load the data; a record that is no record is an error unless the options say else."""
         spec, options = self.spec, dict(self.spec.options)
         frame = self.workspace.read(spec.path, format=spec.format, **options)
+        if spec.format in _FORMATS_WITH_SCHEMA:
+            # Spark would look it up in the files once more for each query.
+            schema = frame.schema
+            return self.workspace.read(spec.path, format=spec.format, schema=schema, **options)
         if spec.format not in _TEXT_FORMATS or "mode" in map(str.lower, options):
             return frame
         # The schema is inferred first: an error of the inference does not name its file.

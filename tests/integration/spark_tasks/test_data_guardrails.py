@@ -39,6 +39,9 @@ HOLD: list[Guardrail] = [
     require_schema("raw", {"id": "bigint", "user": "string", "amount": "bigint"}),
     require_schema("raw", {"id": "bigint"}, allow_extra=True),
     require_rows("raw", min=len(EVENTS), max=len(EVENTS)),
+    # The folders of its partitions are a column.
+    require_schema("days", "id BIGINT, user STRING, amount BIGINT, day DATE, shop STRING"),
+    require_unique("days", ["day", "shop", "id"]),
     require_rows("raw/part-0.parquet", min=1),
     require_not_null("raw", ["id", "user"]),
     require_not_null("gaps", "id"),
@@ -61,6 +64,7 @@ BROKEN: list[tuple[Guardrail, str]] = [
     ),
     (require_unique("gaps", "user", show_values=True), "user=None"),
     (require_unique("odd", "count", show_values=True), "count=1"),
+    (require_unique("days", ["day", "id"]), "18 rows have 12 different values"),
     (require_rows("missing", min=0), "required data is missing: missing"),
     (require_rows("ra", min=0), "required data is missing: ra"),
 ]
@@ -131,6 +135,8 @@ def workspace(
     world = RealSparkWorld(servers, tmp_path_factory.mktemp("root"), remote=spark_remote)
     world.put_table("main", "data/gaps/part-0.parquet", GAPS)
     world.put_table("main", "data/odd/part-0.parquet", ODD)
+    for folder in ("day=2026-01-31/shop=a", "day=2026-01-31/shop=b", "day=2026-02-01/shop=a"):
+        world.put_table("main", f"data/days/{folder}/part-0.parquet", EVENTS)
     # Two files, so that groups of two tasks are put together; none of the second is new.
     world.put_table("main", "data/keys/part-0.parquet", KEYS.to_pylist(), KEYS.schema)
     world.put_table("main", "data/keys/part-1.parquet", KEYS.to_pylist(), KEYS.schema)
