@@ -52,7 +52,8 @@ class Inheritance:
 
     def promise(self, path: str, entry: str) -> bool:
         """Promise a file; return False if it is in none of the workspaces that can do that."""
-        for workspace, promised in self._promised.items():
+        # A copy: workspaces of other threads may begin and end meanwhile.
+        for workspace, promised in list(self._promised.items()):
             if path.startswith(f"{workspace}/"):
                 promised.append(PromisedFile(path, StatRecord.of(os.lstat(path)), entry))
                 return True
