@@ -22,7 +22,7 @@ OVERWRITE_PARTITIONS = "overwrite_partitions"
 _WITH_COLUMNS = frozenset({"parquet", "orc", "json", "csv", "avro", "xml"})
 _IN_FILES = _WITH_COLUMNS | {"text"}
 # Their files say which columns they have; of the others Spark must read the rows to know.
-_WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
+WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
 _DELTA = "delta"
 # Spark's own way, which Delta follows by its log.
 _DYNAMIC = {"partitionOverwriteMode": "dynamic"}
@@ -183,7 +183,7 @@ class SparkWorkspace:
             return self._read_nothing(path, format, schema, options)
         if changes.since is None:
             return self.read(path, format=format, schema=schema, **options)
-        if schema is None and format in _WITH_SCHEMA:
+        if schema is None and format in WITH_SCHEMA:
             schema = self.read(path, format=format, **options).schema
         if files != [path]:
             # Or the columns of partitions would be missing.

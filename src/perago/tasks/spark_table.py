@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from perago.errors import GuardrailViolation
 from perago.tasks.data import Measure, Survey, TableSpec
-from perago.tasks.spark import SparkWorkspace, quoted
+from perago.tasks.spark import WITH_SCHEMA, SparkWorkspace, quoted
 from perago.text import quote_path
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # Formats of text, of which a record may be no record.
 _TEXT_FORMATS = frozenset({"csv", "json"})
-# Formats of files that have a schema in each of them.
-_FORMATS_WITH_SCHEMA = frozenset({"parquet", "orc"})
 _CORRUPT_RECORD = "_corrupt_record"
 _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Conditions of Spark which say that data cannot be read, by their beginnings.
@@ -82,7 +80,7 @@ class SparkTable:
         """Load the data; a record that is no record is an error unless the options say else."""
         spec, options = self.spec, dict(self.spec.options)
         frame = self.workspace.read(spec.path, format=spec.format, **options)
-        if spec.format in _FORMATS_WITH_SCHEMA:
+        if spec.format in WITH_SCHEMA:
             # Spark would look it up in the files once more for each query.
             schema = frame.schema
             return self.workspace.read(spec.path, format=spec.format, schema=schema, **options)

@@ -261,7 +261,7 @@ class ObjectCache:
     def _fill(self, descriptor: int, size: int, content: memoryview | int) -> None:
         if isinstance(content, memoryview):
             write_all(descriptor, content)
-        elif not self.clone(content, descriptor):
+        else:
             for piece in _pieces(content, size):
                 write_all(descriptor, piece)
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perago.transfer.cache_space import BLOCK, CacheSpace, mark_used, unlinked
+from perago.transfer.cache_space import BLOCK, READ, CacheSpace, create_file, mark_used, unlinked
 from perago.transfer.inventory import Digest
 from perago.transfer.scan import write_all
 
@@ -41,8 +41,6 @@ _BYTES_PER_RECORD, _LEAST_INDEX, _LARGEST_INDEX = 4096, 64 << 10, 64 << 20
 # So much is written at once: each call to the system makes a thread wait for the interpreter.
 _AT_ONCE = 1 << 20
 _MOST_OPEN = 64
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INDEX_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -138,7 +136,7 @@ class Packs:
         return index
 
     def _open_pack(self, name: str) -> _OpenFile:
-        pack = _OpenFile(os.open(self._path(name), _READ), name)
+        pack = _OpenFile(os.open(self._path(name), READ), name)
         found = os.fstat(pack.descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(name)
@@ -155,10 +153,7 @@ class Packs:
         if not self._space.reserve(BLOCK):  # its last block is not full
             return None
         name = uuid.uuid4().hex[:16]
-        folder = self._path(name).rpartition("/")[0]
-        with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)  # noqa: PTH102
-        self._filled = pack = _OpenFile(os.open(self._path(name), _CREATE, 0o600), name)
+        self._filled = pack = _OpenFile(create_file(self._path(name)), name)
         self._keep_open(pack)
         return pack
 

@@ -188,7 +188,7 @@ def make_folder(path: str) -> None:
 def created(path: str) -> Iterator[int | None]:
     """Create a file within the block, and remove it if the block fails; None if it exists."""
     try:
-        descriptor = _create(path)
+        descriptor = create_file(path)
     except FileExistsError:
         yield None
         return
@@ -201,7 +201,8 @@ def created(path: str) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _create(path: str) -> int:
+def create_file(path: str) -> int:
+    """Create and open a file of the cache, with its folder if that is missing."""
     try:
         return os.open(path, _CREATE, 0o600)
     except FileNotFoundError:
