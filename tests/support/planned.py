@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
         with PartWriter(tables / "fetched", number, FETCHED) as part:
             for path, record in files:
                 times = record.mtime_ns, record.ctime_ns, record.inode
-                part.add(path, path, "text/csv", "", "md5", record.size, *times)
+                part.add(path, path, "text/csv", "", "md5", True, record.size, *times)
 
     def plan() -> Plan:
         session = SparkSession.builder.remote(order["remote"]).create()
@@ -90,12 +91,15 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
             store = MadeUp(count)
             engine = SparkEngine(store, MadeUpShipment(store), lambda: session, lambda _: None)  # type: ignore[arg-type]
             jobs = Jobs(lambda: session, lambda _: None)
-            with engine._task_context(tables, data, SOURCE.repository, SOURCE.ref) as context:
+            task_context = partial(
+                engine._task_context, data=data, repository=SOURCE.repository, ref=SOURCE.ref
+            )
+            with task_context(tables) as context:
                 listed, markers = engine._list(SOURCE, context, tables, jobs)
             assert listed.total().objects == count
             files = TransferTable(tables / "fetched", FETCHED, parts)
             before = SparkFetched(
-                jobs, data, "", engine.bounds, engine.min_subtrees, files, markers
+                jobs, task_context, data, "", engine.bounds, engine.min_subtrees, files, markers
             )
             return before.changes(BODY_STARTED_NS)
         finally:

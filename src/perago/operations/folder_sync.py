@@ -22,10 +22,11 @@ from perago.progress import Advance, ShowTransfer, silent
 from perago.protocol.ports import Lake
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
+from perago.transfer.comparing import Suspect, changed_files
 from perago.transfer.counted import CountedStore
 from perago.transfer.engine import Engine, make_folders
-from perago.transfer.inventory import Digest, ObjectStore, Projection, RemoteObject, Source, project
-from perago.transfer.moving import DownloadTarget, download_partition, hash_partition, run_over
+from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
+from perago.transfer.moving import DownloadTarget, download_partition
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan
 from perago.transfer.removal import remove_tree
@@ -89,14 +90,13 @@ def compare(store: ObjectStore, source: Source, folder: Path, threads: int) -> C
     tree = _without_landings(scan(folder)) if folder.exists() else _EMPTY
     projection = project(source.listing(store), source.prefix)
     both = [path for path in tree.files if path in projection.files]
-    resized = {path for path in both if tree.files[path].size != projection.files[path].size}
-    equal_size = [path for path in both if path not in resized]
-    ours = hash_partition(folder, equal_size)
-    # Equal checksums are equal contents; others may be tokens of objects that were sent in parts.
-    doubtful = [path for path in equal_size if ours[path] != projection.files[path].checksum]
-    theirs = _hashes(store, source, [projection.files[path] for path in doubtful], threads)
-    edited = {path for path in doubtful if ours[path] != theirs[projection.files[path].key]}
-    return Compared(tree, projection, frozenset(resized | edited))
+    suspects = [_suspect(path, projection.files[path]) for path in both]
+    changed = changed_files(store, source.repository, source.ref, folder, suspects, threads)
+    return Compared(tree, projection, frozenset(changed))
+
+
+def _suspect(path: str, item: RemoteObject) -> Suspect:
+    return Suspect(path, item.key, item.size, item.checksum, is_hashed=False)
 
 
 def _without_landings(tree: LocalTree) -> LocalTree:
@@ -105,22 +105,6 @@ def _without_landings(tree: LocalTree) -> LocalTree:
         {path: file for path, file in tree.files.items() if not path.startswith(_LANDING)},
         frozenset(path for path in tree.folders if not path.startswith(_LANDING)),
     )
-
-
-def _hashes(
-    store: ObjectStore, source: Source, objects: Sequence[RemoteObject], threads: int
-) -> dict[str, str]:
-    """Read objects and return the digest of each, by key."""
-    hashes: dict[str, str] = {}
-
-    def read(item: RemoteObject) -> None:
-        digest = Digest(item.size)
-        for piece in store.read(source.repository, source.ref, item.key, item.size):
-            digest.update(piece)
-        hashes[item.key] = digest.text()
-
-    run_over(objects, read, min(threads, len(objects)))
-    return hashes
 
 
 @dataclass(frozen=True, slots=True)

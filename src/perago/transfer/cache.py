@@ -321,7 +321,8 @@ class CachedObject:
         except _DamagedError:
             is_copied = False
         if not is_copied:
-            _log.warning("an entry of the object cache was damaged: %s", show_path(self.path))
+            # It was damaged; or the object's checksum is no digest, which nobody had looked at.
+            _log.info("an entry of the object cache has another content: %s", show_path(self.path))
             unlinked(self.path)
             os.ftruncate(target, 0)
             os.lseek(target, 0, os.SEEK_SET)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.cache import ObjectCache
+from perago.transfer.comparing import Suspect, changed_files
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.moving import (
     DownloadTarget,
     delete_partition,
     download_partition,
-    hash_partition,
     landing_folder,
     upload_partition,
 )
@@ -44,7 +44,7 @@ class Engine:
         # What an attempt before counted that failed is not this one's.
         self._cache_counts()
         files = self.download(source.repository, source.ref, projection, data)
-        return FetchedProjection(projection, files, source.prefix, data, self._cache_counts())
+        return FetchedProjection(self, source, projection, files, data, self._cache_counts())
 
     def download(
         self, repository: str, ref: str, projection: Projection, folder: Path
@@ -80,9 +80,10 @@ class Engine:
 class FetchedProjection:
     """A downloaded projection, with the record and hash of each file, in memory."""
 
+    engine: Engine
+    source: Source
     projection: Projection
     files: dict[str, FetchedFile]
-    prefix: str
     data: Path
     cache_counts: dict[str, int]
 
@@ -92,14 +93,21 @@ class FetchedProjection:
 
     def changes(self, body_started_ns: int) -> SyncPlan:
         tree = scan(self.data)
-        digests = hash_partition(self.data, suspects(tree, self.files, body_started_ns))
-
-        def is_changed(path: str) -> bool:
-            return path in digests and digests[path] != self.files[path].digest
-
+        store, threads = self.engine.store, self.engine.threads
+        repository, ref, prefix = self.source.repository, self.source.ref, self.source.prefix
+        paths = suspects(tree, self.files, body_started_ns)
+        suspected = [self._suspect(path) for path in paths]
+        changed = changed_files(store, repository, ref, self.data, suspected, threads)
         return build_sync_plan(
-            projection=self.projection, tree=tree, prefix=self.prefix, is_changed=is_changed
+            projection=self.projection,
+            tree=tree,
+            prefix=prefix,
+            is_changed=changed.__contains__,
         )
+
+    def _suspect(self, path: str) -> Suspect:
+        remote, file = self.projection.files[path], self.files[path]
+        return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Move the objects of one partition: download, hash, delete, upload.
+"""Move the objects of one partition: download, delete, upload.
 
 The in-process engine calls each function once, with everything; on Spark each task calls it with
 its own partition. The functions take and return plain values, so that both behave the same.
@@ -7,14 +7,13 @@ its own partition. The functions take and return plain values, so that both beha
 from __future__ import annotations
 
 import os
-import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from perago.errors import BackendUnavailableError
 from perago.names import split_deletes
@@ -23,25 +22,22 @@ from perago.transfer.cache import CacheEntry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
 from perago.transfer.scan import (
+    LONGEST_TICK_NS,
     FetchedFile,
     StatRecord,
     changed_meanwhile,
-    hash_file,
     reading,
     write_all,
 )
+from perago.transfer.threads import MAX_IN_MEMORY, MAX_PER_OBJECT, ByteBudget, run_over
 
-_HASHING_THREADS = 4
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Memory for one object while it moves: a few pieces of a large one, read ahead and being hashed.
-_MAX_PER_OBJECT = 48 << 20
+# Larger objects are not hashed while they are downloaded: hashing takes longer than the download.
+LARGEST_HASHED = 64 << 20
 # So many objects are read twice before a store's checksums are taken for tokens.
 _ENOUGH_TOKENS = 3
-# Memory for all objects that move. A client that joins pieces needs at most as much again.
-_MAX_IN_MEMORY = 96 << 20
-
-
-Item = TypeVar("Item")
+# By so much the file system's clock may be behind that of this process: a tick of the kernel.
+_LATE_CLOCK_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,7 @@ def download_partition(
         # One thread takes small objects from the cache: more would only wait for the interpreter.
         left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
         run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
+    download.let_files_age()
     return download.fetched
 
 
@@ -112,7 +109,7 @@ class _Download:
         cache: ObjectCache | None,
     ) -> None:
         self.fetched: dict[str, FetchedFile] = {}
-        self.memory = ByteBudget(_MAX_IN_MEMORY)
+        self.memory = ByteBudget(MAX_IN_MEMORY)
         self._store = store
         self._repository = repository
         self._ref = ref
@@ -121,6 +118,8 @@ class _Download:
         self._made = {str(target.data)}
         # How many checksums look like MD5s and are none.
         self._tokens = 0
+        # Large objects of which the cache has another content under the checksum.
+        self._refuted: set[str] = set()
 
     def take_cached(self, path: str, remote: RemoteObject) -> bool:
         """Copy one object from the cache; return whether it was there."""
@@ -135,8 +134,9 @@ class _Download:
         with closing(found), self._new_file(path) as file:
             if not found.copy_to(file.descriptor):
                 os.unlink(file.path)  # noqa: PTH108
+                self._refuted.add(path)
                 return False
-            self.fetched[path] = file.put_in_place(found.digest)
+            self.fetched[path] = FetchedFile(file.put_in_place(), found.digest)
         return True
 
     def fetch(self, item: tuple[str, RemoteObject]) -> None:
@@ -144,30 +144,51 @@ class _Download:
         path, remote = item
         if remote.size > PIECE and self.take_cached(path, remote):
             return
-        with self.memory.take(min(remote.size, _MAX_PER_OBJECT)), self._new_file(path) as file:
-            if remote.size > PIECE:
-                with ThreadPoolExecutor(2, "perago-hash") as pool:
-                    content, digest = self._write(remote, file, Digest(remote.size, pool))
+        with self.memory.take(min(remote.size, MAX_PER_OBJECT)), self._new_file(path) as file:
+            is_hashed = not (self._is_left_unhashed(remote) and path not in self._refuted)
+            if not is_hashed:
+                content, digest = self._write(remote, file), remote.checksum
             else:
-                content, digest = self._write(remote, file, Digest(remote.size))
-            digest = self._verified(remote, digest)
-            self.fetched[path] = file.put_in_place(digest)
+                with _hashing(remote.size) as hashed:
+                    content = self._write(remote, file, hashed)
+                    digest = self._verified(remote, hashed.text())
+            self.fetched[path] = FetchedFile(file.put_in_place(), digest, is_hashed)
             if self._cache is not None and remote.size > 0:
                 self._cache.add_read(self._repository, remote, digest, content, file.destination)
 
+    def _is_left_unhashed(self, remote: RemoteObject) -> bool:
+        """Return whether an object's checksum is taken for its digest, without looking.
+
+        If it is none, the file may be compared with the object once more, and the cache finds out
+        when it is to give the content away.
+        """
+        return remote.size > LARGEST_HASHED and DIGEST.fullmatch(remote.checksum) is not None
+
+    def let_files_age(self) -> None:
+        """Wait until the body cannot change a file that was not hashed without its record.
+
+        It takes a tick of the file system's clock, and the file would have to be read again. On a
+        clock that is elsewhere the wait may be too short, and only costs that.
+        """
+        young = [file.record.aged_ns() for file in self.fetched.values() if not file.is_hashed]
+        if young:
+            wait_ns = max(young) + _LATE_CLOCK_NS - time.time_ns()
+            time.sleep(min(max(wait_ns, 0), LONGEST_TICK_NS) / 1e9)
+
     def _write(
-        self, remote: RemoteObject, file: _NewFile, digest: Digest
-    ) -> tuple[memoryview | int, str]:
-        """Write the content; return it, or the file's descriptor if it is large, and its digest."""
+        self, remote: RemoteObject, file: _NewFile, digest: Digest | None = None
+    ) -> memoryview | int:
+        """Write and hash the content; return it, or the file's descriptor if it is large."""
         size, piece = 0, memoryview(b"")
         for piece in self._read(remote):
-            digest.update(piece)
+            if digest is not None:
+                digest.update(piece)
             size += write_all(file.descriptor, piece)
         if size != remote.size:
             raise BackendUnavailableError(
                 f"object {quote_path(remote.key)} has {size} bytes instead of {remote.size}"
             )
-        return piece if len(piece) == size else file.descriptor, digest.text()
+        return piece if len(piece) == size else file.descriptor
 
     def _read(self, remote: RemoteObject) -> Iterator[memoryview]:
         pieces = self._store.read(self._repository, self._ref, remote.key, remote.size)
@@ -213,6 +234,16 @@ class _Download:
             os.close(descriptor)
 
 
+@contextmanager
+def _hashing(size: int) -> Iterator[Digest]:
+    """Provide the digest of an object; that of a large one is computed beside its download."""
+    if size <= PIECE:
+        yield Digest(size)
+        return
+    with ThreadPoolExecutor(2, "perago-hash") as pool:
+        yield Digest(size, pool)
+
+
 @dataclass(frozen=True, slots=True)
 class _NewFile:
     """An open file that is being written."""
@@ -221,24 +252,12 @@ class _NewFile:
     path: str
     destination: str
 
-    def put_in_place(self, digest: str) -> FetchedFile:
+    def put_in_place(self) -> StatRecord:
         """Give the file its name, if it has another, and return what it is then."""
         if self.path != self.destination:
             os.rename(self.path, self.destination)  # noqa: PTH104
         # After the rename, which changes the record.
-        return FetchedFile(StatRecord.of(os.fstat(self.descriptor)), digest)
-
-
-def hash_partition(folder: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the digests of local files, by path."""
-    digests: dict[str, str] = {}
-
-    def one(path: str) -> None:
-        with reading(path):
-            digests[path] = hash_file(folder / path)
-
-    run_over(paths, one, min(_HASHING_THREADS, len(paths)))
-    return digests
+        return StatRecord.of(os.fstat(self.descriptor))
 
 
 def delete_partition(
@@ -261,11 +280,11 @@ def upload_partition(
     cache: ObjectCache | None = None,
 ) -> None:
     """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
-    memory = ByteBudget(_MAX_IN_MEMORY)
+    memory = ByteBudget(MAX_IN_MEMORY)
     digests: dict[str, str] = {}
 
     def send(upload: Upload) -> None:
-        with memory.take(min(upload.size, _MAX_PER_OBJECT)):
+        with memory.take(min(upload.size, MAX_PER_OBJECT)):
             path = folder / upload.path
             digests[upload.path] = _upload_one(store, repository, branch, upload, path)
 
@@ -300,101 +319,3 @@ def _assert_as_scanned(source: Path, upload: Upload) -> None:
     """Refuse a file that a process of the body still writes: it could be published half-written."""
     if StatRecord.of(source.lstat()) != upload.record:
         raise changed_meanwhile(upload.path)
-
-
-def run_over(
-    items: Iterable[Item],
-    work: Callable[[Item], None],
-    threads: int,
-    on_error: Callable[[], None] = lambda: None,
-) -> None:
-    """Call ``work`` for each item, in threads. The first error stops the rest and is raised.
-
-    ``on_error`` is called after each error, to end what other threads do or wait for.
-
-    The threads read the iterable themselves, so that a million items never become a million
-    futures. All threads have ended on return, also when the calling thread is interrupted.
-    """
-    source = iter(items)
-    lock = threading.Lock()
-    errors: list[BaseException] = []
-
-    def pull() -> None:
-        while not errors:
-            try:
-                with lock:
-                    item = next(source)
-            except StopIteration:
-                return
-            except BaseException as error:  # noqa: BLE001  raised by the caller's thread
-                errors.append(error)
-                return
-            try:
-                work(item)
-            except BaseException as error:  # noqa: BLE001  raised by the caller's thread
-                errors.append(error)
-                on_error()
-
-    pullers = [threading.Thread(target=pull, name="perago-transfer") for _ in range(threads)]
-    started: list[threading.Thread] = []
-    try:
-        for puller in pullers:
-            puller.start()
-            started.append(puller)
-        for puller in started:
-            puller.join()
-    except BaseException as error:
-        errors.append(error)
-        on_error()
-        for puller in started:
-            puller.join()
-        raise
-    if errors:
-        raise errors[0]
-
-
-class _StoppedError(Exception):
-    """Another transfer failed; its error is the one that is raised."""
-
-
-class ByteBudget:
-    """Limits the memory of concurrent transfers: each waits until its share is free.
-
-    No wait is endless: every holder is in a request, every request has a time limit, and the
-    first that fails closes the budget, which ends all waits.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._taken = 0
-        self._freed = threading.Condition()
-        self._closed = False
-
-    def close(self) -> None:
-        """End the waits of other threads, and what they read."""
-        with self._freed:
-            self._closed = True
-            self._freed.notify_all()
-
-    def guarded(self, pieces: Iterable[Item]) -> Iterator[Item]:
-        """Yield pieces until the budget is closed: a large object is not read to its end then."""
-        for piece in pieces:
-            if self._closed:
-                raise _StoppedError
-            yield piece
-
-    @contextmanager
-    def take(self, amount: int) -> Iterator[None]:
-        """Hold ``amount`` of the budget within the block, or all of it if that is less."""
-        amount = min(amount, self._limit)
-        with self._freed:
-            self._freed.wait_for(lambda: self._closed or self._taken + amount <= self._limit)
-            if self._closed:
-                raise _StoppedError
-            self._taken += amount
-        try:
-            yield
-        finally:
-            with self._freed:
-                self._taken -= amount
-                self._freed.notify_all()

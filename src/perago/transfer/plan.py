@@ -55,13 +55,14 @@ def suspects(tree: LocalTree, fetched: dict[str, FetchedFile], body_started_ns: 
     return [
         path
         for path, record in tree.files.items()
-        if path in fetched and not is_proven_unchanged(record, fetched[path], body_started_ns)
+        if path in fetched
+        and not is_proven_unchanged(record, fetched[path].record, body_started_ns)
     ]
 
 
-def is_proven_unchanged(record: StatRecord, before: FetchedFile, body_started_ns: int) -> bool:
+def is_proven_unchanged(record: StatRecord, before: StatRecord, body_started_ns: int) -> bool:
     """Return whether the stat record alone proves that a file is as it was fetched."""
-    return record == before.record and record.is_older_than(body_started_ns)
+    return record == before and record.is_older_than(body_started_ns)
 
 
 def build_sync_plan(

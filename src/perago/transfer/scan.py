@@ -12,12 +12,11 @@ from pathlib import Path
 
 from perago.errors import ProjectionError
 from perago.text import show_path
-from perago.transfer.inventory import ATTEMPT_MARKER, Digest
+from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.subtrees import WHOLE, Subtree
 
-_HASH_PIECE = 1 << 20
 _FINE_CLOCK_NS = 100_000_000
-_COARSE_CLOCK_NS = 2_000_000_000
+LONGEST_TICK_NS = 2_000_000_000
 # What was scanned is gone, or something else is in its place.
 _REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
@@ -41,9 +40,13 @@ class StatRecord:
         A write within one tick of the file system's clock does not change the time stamps. Kernel
         ticks are a few milliseconds; some file systems store whole seconds only.
         """
+        return self.aged_ns() < moment_ns
+
+    def aged_ns(self) -> int:
+        """Return the moment after which the record is older than the file system's clock tells."""
         coarse = self.ctime_ns % 1_000_000_000 == 0
-        tick = _COARSE_CLOCK_NS if coarse else _FINE_CLOCK_NS
-        return max(self.ctime_ns, self.mtime_ns) < moment_ns - tick
+        tick = LONGEST_TICK_NS if coarse else _FINE_CLOCK_NS
+        return max(self.ctime_ns, self.mtime_ns) + tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class FetchedFile:
     """A file as it was right after its download."""
 
     record: StatRecord
+    # Of its content; or the object's checksum, which may be a token.
     digest: str
+    is_hashed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,29 +180,9 @@ def _inside(folder: Path, start: str) -> str:
     return f"{folder}/{start[:-1]}" if start else str(folder)
 
 
-def hash_file(path: Path) -> str:
-    """Return the digest of a file.
-
-    Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
-    and a link not followed.
-    """
-    with open(path, "rb", buffering=0, opener=_open_itself) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ProjectionError(f"no longer a file: {show_path(str(path))}")
-        digest = Digest(found.st_size)
-        while piece := file.read(_HASH_PIECE):
-            digest.update(memoryview(piece))
-    return digest.text()
-
-
 def write_all(descriptor: int, piece: memoryview) -> int:
     """Write a piece and return its length; an unbuffered write may write only part of it."""
     written = os.write(descriptor, piece)
     while written < len(piece):
         written += os.write(descriptor, piece[written:])
     return written
-
-
-def _open_itself(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -23,8 +23,9 @@ from perago.protocol.identity import Attempt, Claim, Execution
 from perago.protocol.workspace import StagingBranch, WorkspaceInput
 from perago.transfer.cache import ObjectCache
 from perago.transfer.engine import Engine
+from perago.transfer.scan import scan
 from perago.transfer.workspaces import LocalWorkspaces
-from support.bench.rounds import seconds_of
+from support.bench.rounds import level_memory, seconds_of
 from support.measured import peak_kilobytes
 
 # Where all movers put a folder, and how many objects each of them moves at once.
@@ -77,11 +78,13 @@ class AttemptsWay:
                 workspace.stage(plan, branch)
                 commits.append(control.commit(branch, "bench", {}).commit)
 
+            level_memory(bench.root, size_of(folder))
             return seconds_of(stage), commits[0]
 
-    def down(self, bench: BenchRepository, ref: str, target: Path) -> tuple[float, int]:
+    def down(self, bench: BenchRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
         counts: dict[str, int] = {}
         with self._workspaces(bench).open(_execution()) as workspace:
+            level_memory(bench.root, size)
             seconds = seconds_of(lambda: counts.update(workspace.fetch(_input(bench, ref), PREFIX)))
         return seconds, counts["objects"]
 
@@ -92,6 +95,10 @@ class AttemptsWay:
             cache.prepare()
         engine = Engine(LakeFSObjects(bench.connection), THREADS, cache)
         return LocalWorkspaces(bench.root / "workspaces", engine)
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.size for file in scan(folder).files.values())
 
 
 def _execution() -> Execution:
@@ -110,9 +117,12 @@ def main() -> None:
     )
     bench = OrderedRepository(connection, order["repository"], Path(order["root"]))
     mover, folder = AttemptsWay(Path(order["caches"])), Path(order["folder"])
-    move = mover.up if order["way"] == "up" else mover.down
-    seconds, found = move(bench, order["ref"], folder)
-    told = {"seconds": seconds, "found": found, "megabytes": peak_kilobytes() // 1024}
+    moved: tuple[float, str | int]
+    if order["way"] == "up":
+        moved = mover.up(bench, order["ref"], folder)
+    else:
+        moved = mover.down(bench, order["ref"], folder, order["size"])
+    told = {"seconds": moved[0], "found": moved[1], "megabytes": peak_kilobytes() // 1024}
     print(json.dumps(told))
 
 

@@ -25,9 +25,9 @@ from obstore.store import S3Store
 from perago.transfer.scan import scan
 from perago.transfer.workspaces import spread_folders
 from support.bench import attempts_way
-from support.bench.attempts_way import PREFIX, THREADS
+from support.bench.attempts_way import PREFIX, THREADS, size_of
 from support.bench.peers import Peer, lakefs_variables, run
-from support.bench.rounds import seconds_of
+from support.bench.rounds import level_memory, seconds_of
 from support.lake_repository import LakeRepository
 
 _SECONDS = 900.0
@@ -40,10 +40,10 @@ class Mover(Protocol):
         """Upload below ``PREFIX`` of a new branch from ``base``; the seconds and the commit."""
         ...
 
-    def down(self, lake: LakeRepository, ref: str, target: Path) -> tuple[float, int]:
+    def down(self, lake: LakeRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
         """Download what is below ``PREFIX``; the seconds, and how many files came.
 
-        ``target`` is a folder that exists and is empty.
+        ``target`` is a folder that exists and is empty; ``size`` is how many bytes will come.
         """
         ...
 
@@ -56,19 +56,22 @@ class OwnProcess:
     megabytes: list[float] = field(default_factory=list)
 
     def up(self, lake: LakeRepository, base: str, folder: Path) -> tuple[float, str]:
-        told = self._run(lake, "up", base, folder)
+        told = self._run(lake, "up", base, folder, size_of(folder))
         return float(told["seconds"]), str(told["found"])
 
-    def down(self, lake: LakeRepository, ref: str, target: Path) -> tuple[float, int]:
-        told = self._run(lake, "down", ref, target)
+    def down(self, lake: LakeRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
+        told = self._run(lake, "down", ref, target, size)
         return float(told["seconds"]), int(told["found"])
 
-    def _run(self, lake: LakeRepository, way: str, ref: str, folder: Path) -> dict[str, Any]:
+    def _run(
+        self, lake: LakeRepository, way: str, ref: str, folder: Path, size: int
+    ) -> dict[str, Any]:
         connection = lake.connection
         order = {
             "way": way,
             "ref": ref,
             "folder": str(folder),
+            "size": size,
             "caches": str(self.caches),
             "repository": lake.repository,
             "root": str(lake.root),
@@ -101,17 +104,18 @@ class _CommandMover:
         command = [self.peer.program]
         branch = lake.staging(base).branch
         command += self.upload(f"{lake.repository}/{branch}/{PREFIX}/", folder)
-        return self._timed(lake, command), lake.commit(branch)
+        return self._timed(lake, command, size_of(folder)), lake.commit(branch)
 
-    def down(self, lake: LakeRepository, ref: str, target: Path) -> tuple[float, int]:
+    def down(self, lake: LakeRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
         command = [self.peer.program]
         command += self.download(f"{lake.repository}/{ref}/{PREFIX}/", target)
-        seconds = self._timed(lake, command)
+        seconds = self._timed(lake, command, size)
         return seconds, len(scan(target).files)
 
-    def _timed(self, lake: LakeRepository, command: list[str]) -> float:
+    def _timed(self, lake: LakeRepository, command: list[str], size: int) -> float:
         # Without the user's own settings of the program.
         env = {"PATH": os.environ.get("PATH", ""), "HOME": str(lake.root), **self.variables(lake)}
+        level_memory(lake.root, size)
         return seconds_of(lambda: run(command, env, _SECONDS))
 
     def upload(self, place: str, folder: Path) -> list[str]:
@@ -179,9 +183,10 @@ class _ObjectMover:
         def move(name: str) -> None:
             put(f"{PREFIX}/{name}", folder / name)
 
+        level_memory(lake.root, size_of(folder))
         return seconds_of(lambda: self._all(move, names)), lake.commit(branch)
 
-    def down(self, lake: LakeRepository, ref: str, target: Path) -> tuple[float, int]:
+    def down(self, lake: LakeRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
         get = self.getter(lake, ref)
 
         def fetch() -> None:
@@ -193,6 +198,7 @@ class _ObjectMover:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(get(key))
 
+        level_memory(lake.root, size)
         return seconds_of(fetch), len(scan(target).files)
 
     def _all(self, move: Callable[[str], None], names: list[str]) -> None:
@@ -265,7 +271,7 @@ class FolderMoved:
         target = self.lake.root / f"down-{uuid.uuid4().hex}"
         target.mkdir()
         try:
-            down, came = self.mover.down(self.lake, commit, target)
+            down, came = self.mover.down(self.lake, commit, target, size_of(folder))
         finally:
             shutil.rmtree(target)
         sent = len(scan(folder).files)

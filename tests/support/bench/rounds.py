@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -15,6 +17,7 @@ from support.bench.table import OURS
 Contestant = Callable[[int], Mapping[str, float]]
 # Of one aspect: the values of each contestant, one per round.
 Samples = dict[str, list[float]]
+_ZEROS = bytes(1 << 20)
 
 
 class PeerError(Exception):
@@ -66,6 +69,17 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Value:
     each = [one / other for one, other in zip(above, below, strict=True)]
     found = statistics.median(above) / statistics.median(below)
     return Value(value=found, low=min(*each, found), high=max(*each, found))
+
+
+def level_memory(folder: Path, size: int) -> None:
+    """Use so much memory for files, and free it: right before a job that needs as much.
+
+    The host of a virtual machine may take free memory back, and then who uses it first waits for
+    it: several seconds for a gigabyte, which would count for whoever happens to come first.
+    """
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for start in range(0, size, len(_ZEROS)):
+            file.write(_ZEROS[: size - start])
 
 
 def seconds_of(work: Callable[[], object]) -> float:

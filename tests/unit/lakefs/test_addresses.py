@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perago.errors import BackendUnavailableError, NotFoundError
 from perago.lakefs.addresses import PresignedAddress, ReadAddresses, RenewedAddress, just_before
 from perago.retry import retrying_times
-from perago.transfer.moving import run_over
+from perago.transfer.threads import run_over
 
 COMMIT = "c" * 64
 

@@ -13,13 +13,13 @@ import pytest
 
 from perago.errors import ProjectionError
 from perago.testing.lake import InMemoryLake
-from perago.transfer.moving import hash_partition, upload_partition
+from perago.transfer.comparing import Suspect, changed_files
+from perago.transfer.moving import upload_partition
 from perago.transfer.plan import Upload, suspects
 from perago.transfer.scan import (
     FetchedFile,
     LocalTree,
     StatRecord,
-    hash_file,
     level,
     scan,
     scanned,
@@ -188,22 +188,6 @@ def test_a_new_file_is_no_suspect_because_nothing_is_known_of_it() -> None:
     assert suspects(LocalTree({"new": StatRecord(1, 1, 1, 1)}, frozenset()), {}, SECOND) == []
 
 
-def test_the_hash_is_the_md5_of_the_content(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"hello")
-    assert hash_file(tmp_path / "f") == "5d41402abc4b2a76b9719d911017c592"
-
-
-def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followed(
-    tmp_path: Path,
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ProjectionError, match="no longer a file"):
-        hash_file(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/etc/hostname")
-    with pytest.raises(OSError, match="symbolic link"):
-        hash_file(tmp_path / "link")
-
-
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError) -> None:
     """Let a file or folder be one that this user cannot read, or that is gone: root reads all."""
     for module, call in ((os, "open"), (os, "scandir")):
@@ -237,9 +221,9 @@ def test_a_file_that_the_body_left_unreadable_is_named(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "one").touch()
     refuse(monkeypatch, "one", error)
+    lake, suspect = InMemoryLake(), Suspect("in/one", "key", 0, "", is_hashed=True)
     with pytest.raises(ProjectionError, match=text):
-        hash_partition(tmp_path, ["in/one"])
-    lake = InMemoryLake()
+        changed_files(lake.objects, "repo", "ref", tmp_path, [suspect], 1)
     upload = Upload("in/one", "key", StatRecord.of((tmp_path / "in" / "one").lstat()))
     monkeypatch.setattr(lake.objects, "write", lambda *_, **__: os.open(tmp_path / "in/one", 0))
     with pytest.raises(ProjectionError, match=text):

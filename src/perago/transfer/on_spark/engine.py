@@ -73,7 +73,10 @@ class SparkEngine:
         tables = data.with_name(f"{data.name}.tables")
         tables.mkdir(mode=0o700)
         jobs = Jobs(self.session, self.events)
-        with self._task_context(tables, data, source.repository, source.ref) as context:
+        task_context = partial(
+            self._task_context, data=data, repository=source.repository, ref=source.ref
+        )
+        with task_context(tables) as context:
             listed, markers = self._list(source, context, tables, jobs)
             make_folders((row["path"] for row in markers.rows()), data)
             with download_target(data):
@@ -81,6 +84,7 @@ class SparkEngine:
                 results = jobs.move("download", listed, self.bounds, task)
         return SparkFetched(
             jobs=jobs,
+            task_context=task_context,
             data=data,
             prefix=source.prefix,
             bounds=self.bounds,

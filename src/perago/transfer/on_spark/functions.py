@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from perago.transfer.comparing import Suspect, changed_files
 from perago.transfer.inventory import ObjectStore, RemoteObject
 from perago.transfer.moving import (
     DownloadTarget,
     delete_partition,
     download_partition,
-    hash_partition,
     upload_partition,
 )
 from perago.transfer.on_spark.failures import encode
@@ -38,7 +38,7 @@ from perago.transfer.on_spark.tables import (
 )
 from perago.transfer.partition import TransferSize
 from perago.transfer.plan import Upload, is_proven_unchanged
-from perago.transfer.scan import FetchedFile, StatRecord
+from perago.transfer.scan import StatRecord
 
 Batches = Iterator[pa.RecordBatch]
 PartitionFunction = Callable[[Batches], Batches]
@@ -154,7 +154,7 @@ def download(
     )
     for row in rows:
         file = fetched[row["path"]]
-        row.update(_columns_of(file.record), digest=file.digest)
+        row.update(_columns_of(file.record), digest=file.digest, is_hashed=file.is_hashed)
     with PartWriter(tables / "fetched", number, FETCHED) as part:
         part.add_all(rows)
     total = TransferSize(len(rows), sum(row["size"] for row in rows))
@@ -176,19 +176,27 @@ def _may_have_changed(row: Row, body_started_ns: int) -> bool:
         return now is None or not now.endswith("/")
     if now.endswith("/"):
         return False
-    fetched = FetchedFile(record_of(row, "before_"), row["before_digest"])
-    return not is_proven_unchanged(record_of(row), fetched, body_started_ns)
+    return not is_proven_unchanged(record_of(row), record_of(row, "before_"), body_started_ns)
 
 
-def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row]) -> PartitionResult:
-    """Hash the files that may have changed, and write tables of the uploads and deletes."""
+def compare(
+    context: TransferContext, changes: Path, start: str, number: int, rows: list[Row]
+) -> PartitionResult:
+    """Compare the files that may have changed; write tables of the uploads and deletes."""
     present = [row for row in rows if row["path"] is not None]
-    suspects = [row["path"] for row in present if row["before_path"] is not None]
-    digests = hash_partition(data, suspects)
+    suspects = [_suspect(row) for row in present if row["before_path"] is not None]
+    changed = changed_files(
+        context.store(),
+        context.repository,
+        context.ref,
+        context.data,
+        suspects,
+        context.threads,
+    )
     uploads = [
         _as_upload(row, start)
         for row in present
-        if row["before_path"] is None or digests[row["path"]] != row["before_digest"]
+        if row["before_path"] is None or row["path"] in changed
     ]
     deletes = [{"key": row["before_key"], "group": 0} for row in rows if row["path"] is None]
     with PartWriter(changes / "uploads", number, UPLOADS) as part:
@@ -200,6 +208,11 @@ def compare(data: Path, changes: Path, start: str, number: int, rows: list[Row])
     sizes = {"uploads": uploaded, "deletes": TransferSize(len(deletes))}
     parts = {name: [size] for name, size in sizes.items() if size.objects}
     return PartitionResult(uploaded, len(deletes), parts)
+
+
+def _suspect(row: Row) -> Suspect:
+    known = (row[f"before_{name}"] for name in ("key", "size", "digest", "is_hashed"))
+    return Suspect(row["path"], *known)
 
 
 def _as_upload(row: Row, start: str) -> Row:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -76,6 +78,8 @@ class SparkFetched:
     """A downloaded projection as tables: files with their records and hashes, and markers."""
 
     jobs: Jobs
+    # Provides the context of tasks, with a folder for its file.
+    task_context: Callable[[Path], AbstractContextManager[functions.TransferContext]]
     data: Path
     prefix: str
     bounds: Bounds
@@ -99,8 +103,9 @@ class SparkFetched:
         keep = partial(functions.drop_unchanged, body_started_ns)
         suspects = joined.mapInArrow(keep, ddl(_JOINED))
         start = listing_prefix(self.prefix)
-        task = functions.task(functions.compare, self.data, changes, start)
-        results = self.jobs.run("diff", suspects, partitions, task)
+        with self.task_context(changes) as context:
+            task = functions.task(functions.compare, context, changes, start)
+            results = self.jobs.run("diff", suspects, partitions, task)
         uploads = table_of(results, changes / "uploads", UPLOADS)
         deletes = table_of(results, changes / "deletes", DELETES)
         unchanged = local.total().objects - uploads.total().objects

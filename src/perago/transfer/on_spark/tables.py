@@ -37,6 +37,7 @@ LISTED = pa.schema(
 FETCHED = pa.schema(
     {
         **{name: pa.string() for name in ("path", "key", "content_type", "metadata", "digest")},
+        "is_hashed": pa.bool_(),
         **_RECORD,
     }
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perago.transfer.moving import ByteBudget, run_over
+from perago.transfer.threads import ByteBudget, run_over
 
 
 def test_every_item_is_worked_on_once() -> None:
