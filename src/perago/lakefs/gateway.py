@@ -39,21 +39,22 @@ class GatewayClient:
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
-        self._stores: dict[tuple[str, int], S3Store] = {}
+        # By the size of a piece.
+        self._stores: dict[int, S3Store] = {}
         self._lock = Lock()
 
     def check(self) -> None:
         """Read an object that is in no repository: only the gateway says that it is missing."""
         what = "answer as an S3 gateway"
         with suppress(NotFoundError), translated(what):
-            obstore.get(self._store("perago-check", PIECE), f"main/{uuid.uuid4().hex}")
+            obstore.get(self._store(PIECE), f"perago-check/main/{uuid.uuid4().hex}")
             raise ValueError("it has an object that was never written")
 
     def read(
         self, repository: str, ref: str, key: str, size: int, start: int = 0
     ) -> Iterator[memoryview]:
         """Read an object, a large one in pieces and from any of them on."""
-        store, path = self._store(repository, PIECE), f"{ref}/{key}"
+        store, path = self._store(PIECE), f"{repository}/{ref}/{key}"
         with translated(f"read object {key!r}"):
             if size <= PIECE:
                 yield _read_piece(store, path, None, size)
@@ -65,8 +66,8 @@ class GatewayClient:
         piece = piece_size(source.stat().st_size)
         with translated(f"write object {key!r}", changes=True):
             put = obstore.put(
-                self._store(repository, piece),
-                f"{branch}/{key}",
+                self._store(piece),
+                f"{repository}/{branch}/{key}",
                 source,
                 attributes={"Content-Type": content_type},
                 chunk_size=piece,
@@ -74,12 +75,11 @@ class GatewayClient:
             )
         return (put["e_tag"] or "").strip('"')
 
-    def _store(self, repository: str, piece: int) -> S3Store:
+    def _store(self, piece: int) -> S3Store:
         with self._lock:
-            key = (repository, piece)
-            if key not in self._stores:
-                self._stores[key] = _open_store(self._connection, repository, piece)
-            return self._stores[key]
+            if piece not in self._stores:
+                self._stores[piece] = _open_store(self._connection, piece)
+            return self._stores[piece]
 
 
 def _read_piece(store: S3Store, path: str, start: int | None, length: int) -> memoryview:
@@ -96,8 +96,8 @@ def _read_piece(store: S3Store, path: str, start: int | None, length: int) -> me
     return content
 
 
-def _open_store(connection: LakeFSConnection, repository: str, piece: int) -> S3Store:
-    """Open a store that ignores the AWS variables and the proxies of the environment.
+def _open_store(connection: LakeFSConnection, piece: int) -> S3Store:
+    """Open a store of all repositories; it ignores the AWS variables and the proxies around it.
 
     obstore reads them all, and arguments take precedence. The variable of the S3 endpoint, for
     example, would send the requests to another server.
@@ -115,12 +115,14 @@ def _open_store(connection: LakeFSConnection, repository: str, piece: int) -> S3
     if connection.authorities is not None:
         client["root_certificate"] = connection.authorities.pem
     return S3Store(
-        repository,
+        # The repository begins each path instead: a store of each would have connections of its
+        # own, which the first step on a repository would have to open.
+        "perago",
         endpoint=connection.gateway,
         aws_endpoint_url_s3=connection.gateway,
         credential_provider=_Credentials(connection),
         region="us-east-1",
-        virtual_hosted_style_request=False,
+        virtual_hosted_style_request=True,
         skip_signature=False,
         s3_express=False,
         client_options=client,

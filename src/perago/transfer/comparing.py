@@ -15,7 +15,7 @@ from perago.transfer.inventory import Digest, ObjectStore
 from perago.transfer.scan import reading
 from perago.transfer.threads import MAX_IN_MEMORY, MAX_PER_OBJECT, ByteBudget, run_over
 
-# More would only wait for the interpreter.
+# For files of more than a piece: those of smaller ones would only wait for the interpreter.
 _HASHING_THREADS = 4
 _HASH_PIECE = 1 << 20
 
@@ -56,7 +56,11 @@ def changed_files(
             elif _hashed(file) != one.digest:
                 changed.add(one.path) if one.is_hashed else doubtful.append(one)
 
-    run_over(suspects, compare_digests, min(_HASHING_THREADS, len(suspects)))
+    large = [one for one in suspects if one.size > _HASH_PIECE]
+    run_over(large, compare_digests, min(_HASHING_THREADS, len(large)))
+    for one in suspects:
+        if one.size <= _HASH_PIECE:
+            compare_digests(one)
     memory = ByteBudget(MAX_IN_MEMORY)
 
     def compare_contents(one: Suspect) -> None:
