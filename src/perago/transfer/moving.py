@@ -22,7 +22,7 @@ from perago.transfer.cache import CacheEntry, ObjectCache
 from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
 from perago.transfer.plan import Upload
 from perago.transfer.scan import (
-    LONGEST_TICK_NS,
+    COARSE_TICK_NS,
     FetchedFile,
     StatRecord,
     changed_meanwhile,
@@ -173,7 +173,7 @@ class _Download:
         young = [file.record.aged_ns() for file in self.fetched.values() if not file.is_hashed]
         if young:
             wait_ns = max(young) + _LATE_CLOCK_NS - time.time_ns()
-            time.sleep(min(max(wait_ns, 0), LONGEST_TICK_NS) / 1e9)
+            time.sleep(min(max(wait_ns, 0), COARSE_TICK_NS) / 1e9)
 
     def _write(
         self, remote: RemoteObject, file: _NewFile, digest: Digest | None = None

@@ -15,8 +15,8 @@ from perago.text import show_path
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.subtrees import WHOLE, Subtree
 
-_FINE_CLOCK_NS = 100_000_000
-LONGEST_TICK_NS = 2_000_000_000
+FINE_TICK_NS = 100_000_000
+COARSE_TICK_NS = 2_000_000_000
 # What was scanned is gone, or something else is in its place.
 _REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
@@ -45,7 +45,7 @@ class StatRecord:
     def aged_ns(self) -> int:
         """Return the moment after which the record is older than the file system's clock tells."""
         coarse = self.ctime_ns % 1_000_000_000 == 0
-        tick = LONGEST_TICK_NS if coarse else _FINE_CLOCK_NS
+        tick = COARSE_TICK_NS if coarse else FINE_TICK_NS
         return max(self.ctime_ns, self.mtime_ns) + tick
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,11 @@ from perago.errors import BackendDeniedError, NotFoundError, ProjectionError
 from perago.lakefs.fence import ACTION_PATH, ACTION_TEXT
 from perago.transfer.engines import TransferEngine
 from perago.transfer.inventory import PIECE
+from perago.transfer.on_spark.plan import may_have_changed
+from perago.transfer.on_spark.tables import RECORD
 from perago.transfer.partition import Bounds
+from perago.transfer.plan import is_proven_unchanged
+from perago.transfer.scan import FINE_TICK_NS, StatRecord
 from support.engines import Body, Engines
 from support.fault_proxy import FaultProxy
 from support.lake_repository import LakeRepository
@@ -348,3 +352,31 @@ def test_a_commit_that_is_not_there_is_the_same_error(engines: Engines) -> None:
     for engine in (engines.process, engines.spark):
         with pytest.raises(NotFoundError):
             engines.fetch(engine, "0" * 64, "")
+
+
+def test_spark_tells_suspects_as_this_process_does(spark_session: SparkSession) -> None:
+    """One rule in two languages: of records with times around the ticks of both clocks."""
+    second, started = 1_000_000_000, 10_000_000_000
+    stamps = [started - 3 * second, started - 2 * second, *(started + n for n in range(-3, 1))]
+    stamps += [started - tick + near for tick in (FINE_TICK_NS, second) for near in (-1, 0, 1)]
+    records = [StatRecord(1, mtime, ctime, 7) for mtime in stamps for ctime in stamps]
+    pairs = [(record, record) for record in records]
+    pairs += [(records[0], replace(records[0], **{name: 9})) for name in RECORD]
+    schema = ", ".join(f"{start}{name} long" for start in ("before_", "") for name in RECORD)
+    rows = [(f"f{n}", f"f{n}", *astuple(a), *astuple(b)) for n, (a, b) in enumerate(pairs)]
+    none = (None,) * len(RECORD)
+    rows += [("gone", None, *none, *none), (None, "new", *none, *none)]
+    rows += [("marker/", "marker/", *none, *none), (None, "folder/", *none, *none)]
+    rows += [("dropped/", None, *none, *none)]
+    frame = spark_session.createDataFrame(rows, f"before_path string, path string, {schema}")
+    found = frame.where(may_have_changed(started)).collect()
+    expected = {
+        f"f{number}"
+        for number, (before, now) in enumerate(pairs)
+        if not is_proven_unchanged(now, before, started)
+    }
+    assert 4 < len(expected) < len(pairs)
+    assert {row["path"] or row["before_path"] for row in found} == {
+        *expected,
+        *("gone", "new", "dropped/"),
+    }

@@ -27,6 +27,7 @@ from perago.transfer.on_spark.failures import encode
 from perago.transfer.on_spark.tables import (
     DELETES,
     FETCHED,
+    RECORD,
     UPLOADS,
     PartitionAssignment,
     PartWriter,
@@ -37,7 +38,7 @@ from perago.transfer.on_spark.tables import (
     read_part,
 )
 from perago.transfer.partition import TransferSize
-from perago.transfer.plan import Upload, is_proven_unchanged
+from perago.transfer.plan import Upload
 from perago.transfer.scan import StatRecord
 
 Batches = Iterator[pa.RecordBatch]
@@ -161,24 +162,6 @@ def download(
     return PartitionResult(total, parts={"fetched": [total]})
 
 
-def drop_unchanged(body_started_ns: int, batches: Batches) -> Batches:
-    """Filter the joined rows: drop those whose records prove that nothing changed."""
-    for batch in batches:
-        rows = batch.to_pylist()
-        kept = [at for at, row in enumerate(rows) if _may_have_changed(row, body_started_ns)]
-        yield batch.take(pa.array(kept, pa.int64()))
-
-
-def _may_have_changed(row: Row, body_started_ns: int) -> bool:
-    before, now = row["before_path"], row["path"]
-    if before is None or now is None:
-        # A folder without a marker is not published.
-        return now is None or not now.endswith("/")
-    if now.endswith("/"):
-        return False
-    return not is_proven_unchanged(record_of(row), record_of(row, "before_"), body_started_ns)
-
-
 def compare(
     context: TransferContext, changes: Path, start: str, number: int, rows: list[Row]
 ) -> PartitionResult:
@@ -247,9 +230,8 @@ def task(work: Callable[..., PartitionResult], *given: object) -> PartitionFunct
     return partial(run_partition, partial(work, *given))
 
 
-def record_of(row: Row, start: str = "") -> StatRecord:
-    """Read the stat record from the columns of a row."""
-    return StatRecord(*(row[start + name] for name in _RECORD_COLUMNS))
+def _record_of(row: Row) -> StatRecord:
+    return StatRecord(*(row[name] for name in RECORD))
 
 
 def upload_of(row: Row) -> Upload:
@@ -257,11 +239,8 @@ def upload_of(row: Row) -> Upload:
     kept: dict[str, object] = {}
     if row["content_type"] is not None:
         kept = {"content_type": row["content_type"], "metadata": load_metadata(row["metadata"])}
-    return Upload(row["path"], row["key"], record_of(row), **kept)  # type: ignore[arg-type]
-
-
-_RECORD_COLUMNS = ("size", "mtime_ns", "ctime_ns", "inode")
+    return Upload(row["path"], row["key"], _record_of(row), **kept)  # type: ignore[arg-type]
 
 
 def _columns_of(record: StatRecord) -> Row:
-    return {name: getattr(record, name) for name in _RECORD_COLUMNS}
+    return {name: getattr(record, name) for name in RECORD}

@@ -23,7 +23,8 @@ Row = dict[str, Any]
 
 _ROWS_PER_BATCH = 10_000
 
-_RECORD = {name: pa.int64() for name in ("size", "mtime_ns", "ctime_ns", "inode")}
+RECORD = ("size", "mtime_ns", "ctime_ns", "inode")
+_RECORD = {name: pa.int64() for name in RECORD}
 
 # An object of a listing, with the group that it is moved in.
 LISTED = pa.schema(
@@ -193,5 +194,11 @@ def load_metadata(text: str) -> dict[str, str]:
 
 def ddl(schema: pa.Schema) -> str:
     """Return a schema in Spark's notation."""
-    names = {pa.string(): "string", pa.int64(): "long", pa.int32(): "int", pa.float64(): "double"}
+    names = {
+        pa.string(): "string",
+        pa.bool_(): "boolean",
+        pa.int32(): "int",
+        pa.int64(): "long",
+        pa.float64(): "double",
+    }
     return ", ".join(f"`{field.name}` {names[field.type]}" for field in schema)
