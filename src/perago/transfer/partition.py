@@ -55,22 +55,37 @@ class Grouping:
     """Assigns each object of a stream to a group within the bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self._max_objects, self._max_size = bounds.objects, bounds.size
+        # Plain numbers: this is done for each of millions of objects.
         self._open: int | None = None
-        self.sizes: list[TransferSize] = []
+        self._objects: list[int] = []
+        self._sizes: list[int] = []
+
+    @property
+    def sizes(self) -> list[TransferSize]:
+        """The size of each group."""
+        return list(map(TransferSize, self._objects, self._sizes))
 
     def add(self, size: int) -> int:
         """Add one object of ``size`` bytes; return the number of its group."""
-        one = TransferSize(1, size)
-        if not self._bounds.hold(one):
+        number = self._open
+        if size > self._max_size:
             # It is alone in its group; the group that is being filled stays open.
-            self.sizes.append(one)
-            return len(self.sizes) - 1
-        if self._open is None or not self._bounds.hold(self.sizes[self._open] + one):
-            self.sizes.append(TransferSize())
-            self._open = len(self.sizes) - 1
-        self.sizes[self._open] += one
-        return self._open
+            number = self._begin()
+        elif (
+            number is None
+            or self._objects[number] == self._max_objects
+            or self._sizes[number] + size > self._max_size
+        ):
+            number = self._open = self._begin()
+        self._objects[number] += 1
+        self._sizes[number] += size
+        return number
+
+    def _begin(self) -> int:
+        self._objects.append(0)
+        self._sizes.append(0)
+        return len(self._sizes) - 1
 
 
 def pack(groups: Sequence[TransferSize], bounds: Bounds) -> list[int]:

@@ -100,6 +100,8 @@ def local_path_problem(path: str, room: int = _MAX_PATH_BYTES) -> str | None:
         encoded = path.encode()
     except UnicodeEncodeError:
         return "a name that is not valid UTF-8"
+    if len(encoded) <= _MAX_SEGMENT_BYTES <= room:
+        return None
     if max(len(segment.encode()) for segment in segments) > _MAX_SEGMENT_BYTES:
         return f"a path segment of more than {_MAX_SEGMENT_BYTES} bytes"
     if len(encoded) > room:

@@ -36,6 +36,7 @@ from perago.transfer.on_spark.tables import (
     load_metadata,
     part_path,
     read_part,
+    values_of,
 )
 from perago.transfer.partition import TransferSize
 from perago.transfer.plan import Upload
@@ -155,7 +156,8 @@ def download(
     )
     for row in rows:
         file = fetched[row["path"]]
-        row.update(_columns_of(file.record), digest=file.digest, is_hashed=file.is_hashed)
+        row.update(zip(RECORD, values_of(file.record), strict=True))
+        row.update(digest=file.digest, is_hashed=file.is_hashed)
     with PartWriter(tables / "fetched", number, FETCHED) as part:
         part.add_all(rows)
     total = TransferSize(len(rows), sum(row["size"] for row in rows))
@@ -240,7 +242,3 @@ def upload_of(row: Row) -> Upload:
     if row["content_type"] is not None:
         kept = {"content_type": row["content_type"], "metadata": load_metadata(row["metadata"])}
     return Upload(row["path"], row["key"], _record_of(row), **kept)  # type: ignore[arg-type]
-
-
-def _columns_of(record: StatRecord) -> Row:
-    return {name: getattr(record, name) for name in RECORD}

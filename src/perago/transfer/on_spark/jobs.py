@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,12 @@ from perago.transfer.on_spark.functions import (
     read_and_run,
     read_parts,
 )
-from perago.transfer.on_spark.tables import PartitionAssignment, Row, TransferTable, ddl
-from perago.transfer.partition import Bounds
+from perago.transfer.on_spark.tables import PartitionAssignment, TransferTable, ddl
+from perago.transfer.partition import Bounds, TransferSize, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,30 @@ class Jobs:
             return {}
         return self.run(phase, self.rows(table, assignment), assignment.partitions, task)
 
+    @contextmanager
+    def repacked(self, frame: DataFrame, bounds: Bounds) -> Iterator[tuple[DataFrame, int]]:
+        """Provide a frame with its partitions put together as far as the bounds let them.
+
+        And the number of partitions. A task costs much more than a row, and of a frame that was
+        filtered most partitions may be empty. The rows are computed once, and kept meanwhile.
+        """
+        from pyspark.sql import functions as sql
+
+        kept = frame.persist()
+        try:
+            found = kept.groupBy("partition").agg(
+                sql.count("*").alias("objects"), sql.sum(sql.coalesce("size", sql.lit(0)))
+            )
+            sizes = {number: TransferSize(*size) for number, *size in self._collect(found)}
+            packed = pack(list(sizes.values()), bounds)
+            numbers = sql.create_map(
+                *(sql.lit(number) for pair in zip(sizes, packed, strict=True) for number in pair)
+            )
+            repacked = kept.withColumn("partition", numbers[kept["partition"]])
+            yield repacked, max(packed, default=-1) + 1
+        finally:
+            kept.unpersist()
+
     def run(
         self, phase: str, frame: DataFrame, partitions: int, task: PartitionFunction
     ) -> Results:
@@ -103,7 +128,8 @@ class Jobs:
         """Collect the results of all tasks; the first error of a task is raised."""
         results: Results = {}
         with closing(self._collect(frame)) as rows:
-            for row in rows:
+            for found in rows:
+                row = found.asDict()
                 if row["error"] is not None:
                     raise decode(row["error"])
                 result = results[row["partition"]] = PartitionResult.of_row(row)
@@ -111,15 +137,14 @@ class Jobs:
                 self._report(phase, what, result, row["seconds"], progress)
         return results
 
-    def _collect(self, frame: DataFrame) -> Generator[Row]:
+    def _collect(self, frame: DataFrame) -> Generator[SparkRow]:
         """Yield the rows as they arrive. Closing the generator early ends the job."""
         from pyspark.errors import PySparkException
 
         session, tag = self.session(), f"perago-transfer-{uuid.uuid4().hex}"
         session.addTag(tag)
         try:
-            for row in frame.toLocalIterator():
-                yield row.asDict()
+            yield from frame.toLocalIterator()
         except PySparkException as error:
             raise _translated(error) from None
         except BaseException:

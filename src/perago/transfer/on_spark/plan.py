@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from pathlib import Path
@@ -26,6 +26,7 @@ from perago.transfer.on_spark.tables import (
     PartWriter,
     TransferTable,
     dump_metadata,
+    values_of,
 )
 from perago.transfer.partition import Bounds
 from perago.transfer.paths import refuse_paths
@@ -99,9 +100,12 @@ class SparkFetched:
         joined = self._joined(local, assignment, partitions)
         suspects = joined.where(may_have_changed(body_started_ns))
         start = listing_prefix(self.prefix)
-        with self.task_context(changes) as context:
+        with (
+            self.task_context(changes) as context,
+            self.jobs.repacked(suspects, self.bounds) as (packed, partitions),
+        ):
             task = functions.task(functions.compare, context, changes, start)
-            results = self.jobs.run("diff", suspects, partitions, task)
+            results = self.jobs.run("diff", packed, partitions, task) if partitions else {}
         uploads = table_of(results, changes / "uploads", UPLOADS)
         deletes = table_of(results, changes / "deletes", DELETES)
         unchanged = local.total().objects - uploads.total().objects
@@ -160,7 +164,7 @@ def write_plan(plan: Plan, tables: Path, bounds: Bounds) -> SparkPlan:
     with PartWriter(tables / "uploads", 0, UPLOADS, groups) as uploads:
         for upload in collected.uploads:
             kept = upload.content_type, dump_metadata(upload.metadata)
-            record = asdict(upload.record).values()
+            record = values_of(upload.record)
             uploads.add(upload.path, upload.key, *kept, *record, uploads.group(upload.size))
     with PartWriter(tables / "deletes", 0, DELETES, bounds) as deletes:
         for key in collected.deletes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from pathlib import Path
 
 from perago.transfer.inventory import Source, projected
@@ -20,6 +20,7 @@ from perago.transfer.on_spark.tables import (
     Row,
     TransferTable,
     dump_metadata,
+    values_of,
     written_parts,
 )
 from perago.transfer.partition import Bounds, TransferSize
@@ -94,7 +95,7 @@ def scan_subtrees(
                 for why in problems:
                     _add_problem(bad, name, why)
             elif record is not None:
-                local.add(name, *asdict(record).values(), local.group(record.size))
+                local.add(name, *values_of(record), local.group(record.size))
             elif local_path_problem(path) is None:
                 # A folder with such a name is no problem: no marker can have that name.
                 local.add(name, *[None] * (len(LOCAL) - 1))

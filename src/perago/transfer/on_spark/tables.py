@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +24,9 @@ Row = dict[str, Any]
 
 _ROWS_PER_BATCH = 10_000
 
+# The columns of a stat record, and their values: much faster than a dictionary of each.
 RECORD = ("size", "mtime_ns", "ctime_ns", "inode")
+values_of = attrgetter(*RECORD)
 _RECORD = {name: pa.int64() for name in RECORD}
 
 # An object of a listing, with the group that it is moved in.
