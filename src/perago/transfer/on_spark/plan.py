@@ -15,7 +15,12 @@ from perago.names import listing_prefix
 from perago.transfer.engines import Plan
 from perago.transfer.on_spark import functions
 from perago.transfer.on_spark.jobs import Jobs, table_of
-from perago.transfer.on_spark.subtrees import problems_in, scan_subtrees, write_subtrees
+from perago.transfer.on_spark.subtrees import (
+    MAX_TASKS,
+    problems_in,
+    scan_subtrees,
+    write_subtrees,
+)
 from perago.transfer.on_spark.tables import (
     DELETES,
     FETCHED,
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 GROUPS_PER_PARTITION = 4
 # Objects whose files are missing are deleted without hashing, so a partition takes many.
 _MISSING_PER_PARTITION = 10_000
+# A task scans so many files in about as much time as it takes to begin.
+_FOUND_PER_TASK = 10_000
 
 _BEFORE = [f"before_{name}" for name in FETCHED.names]
 
@@ -116,7 +123,8 @@ class SparkFetched:
         subtrees = split(partial(level, self.data), self.min_subtrees)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
         task = functions.task(scan_subtrees, self.data, self.prefix, changes, groups)
-        written = write_subtrees(subtrees, changes / "subtrees")
+        tasks = min(MAX_TASKS, self.files.total().objects // _FOUND_PER_TASK + 2)
+        written = write_subtrees(subtrees, changes / "subtrees", tasks)
         results = self.jobs.inspect("diff", "scan", written, task)
         refuse_special(problems_in(changes / "special", results))
         refuse_paths(problems_in(changes / "bad", results))

@@ -29,17 +29,19 @@ from perago.transfer.scan import scanned
 from perago.transfer.subtrees import Subtree
 
 # More would not be faster: a task costs a fifth of a second, and all send requests to one LakeFS.
-_MAX_TASKS = 16
+MAX_TASKS = 16
 
 PathAndProblem = tuple[str, str]
 
 
-def write_subtrees(subtrees: Sequence[Subtree], folder: Path) -> TransferTable:
+def write_subtrees(
+    subtrees: Sequence[Subtree], folder: Path, tasks: int = MAX_TASKS
+) -> TransferTable:
     """Write a table of subtrees, with one part for each task.
 
     The parts take subtrees in turn, because neighbours are often of similar size.
     """
-    tasks = min(_MAX_TASKS, len(subtrees))
+    tasks = min(tasks, len(subtrees))
     for number in range(tasks):
         with PartWriter(folder, number, SUBTREES) as part:
             for subtree in subtrees[number::tasks]:
