@@ -321,7 +321,7 @@ class CachedObject:
         except _DamagedError:
             is_copied = False
         if not is_copied:
-            # It was damaged; or the object's checksum is no digest, which nobody had looked at.
+            # It was damaged; or the object's checksum is no digest, which no download has checked.
             _log.info("an entry of the object cache has another content: %s", show_path(self.path))
             unlinked(self.path)
             os.ftruncate(target, 0)
