@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import lakefs_sdk
@@ -21,7 +22,7 @@ from perago.protocol.outcome import Completed
 from perago.servers.spark import ConnectSettings
 from perago.spark.session import close_session, open_session
 from support.bench.results import Book
-from support.bench.rounds import Contestant, hold, seconds_of
+from support.bench.rounds import Contestant, hold, level_memory, seconds_of
 from support.bench.table import OURS
 from support.connect import connect_server
 from support.real_world import Params, Result
@@ -31,6 +32,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 # 32 bytes of noise a row do not compress, so that this is a gigabyte of Parquet.
 ROWS, FILES = 23_000_000, 8
+# What a job writes: half of the rows, first to Spark's disk and then to that of LakeFS.
+_WRITTEN = 1 << 30
 BARE = "bare job"
 CHECKED, CHECKED_MORE = f"{OURS}, two data guardrails", f"{OURS}, four data guardrails"
 # Of one table, so that one pass over it is enough for all.
@@ -63,17 +66,19 @@ def as_task(workspace: SparkWorkspace, params: Params) -> Result:
 
 
 @pytest.mark.bench("spark-task")
-def test_a_task_on_a_gigabyte(spark_world: RealSparkWorld, rounds: int, book: Book) -> None:
+def test_a_task_on_a_gigabyte(
+    spark_world: RealSparkWorld, rounds: int, book: Book, tmp_path: Path
+) -> None:
     world = spark_world
     session = open_session(world.remote, uuid.uuid4().hex)
     _write_events(session, f"s3a://{world.repository}/main/data/events")
     close_session(session)
     world.ref = world.commit("main", {})
     contestants: dict[str, Contestant] = {
-        OURS: lambda _: _timed(_attempt(world, 0)),
-        CHECKED: lambda _: _timed(_attempt(world, 2)),
-        CHECKED_MORE: lambda _: _timed(_attempt(world, 4)),
-        BARE: lambda _: _timed(_bare(world)),
+        OURS: lambda _: _timed(_attempt(world, 0), tmp_path),
+        CHECKED: lambda _: _timed(_attempt(world, 2), tmp_path),
+        CHECKED_MORE: lambda _: _timed(_attempt(world, 4), tmp_path),
+        BARE: lambda _: _timed(_bare(world), tmp_path),
     }
     # Java compiles what is run often: the first job takes twice as long as the next ones.
     contest = hold(rounds, contestants, warm_up=True)
@@ -84,7 +89,8 @@ def test_a_task_on_a_gigabyte(spark_world: RealSparkWorld, rounds: int, book: Bo
     book.record("spark-task", contest, figures)
 
 
-def _timed(run: Callable[[], None]) -> dict[str, float]:
+def _timed(run: Callable[[], None], folder: Path) -> dict[str, float]:
+    level_memory(folder, _WRITTEN)
     return {"job": seconds_of(run)}
 
 
