@@ -13,7 +13,7 @@ from perago.errors import ProjectionError
 from perago.text import show_path
 from perago.transfer.inventory import Digest, ObjectStore
 from perago.transfer.scan import reading
-from perago.transfer.threads import MAX_IN_MEMORY, MAX_PER_OBJECT, ByteBudget, run_over
+from perago.transfer.threads import ByteBudget, run_over
 
 # For files of more than a piece: those of smaller ones would only wait for the interpreter.
 _HASHING_THREADS = 4
@@ -50,10 +50,10 @@ def changed_files(
     doubtful: list[Suspect] = []
 
     def compare_digests(one: Suspect) -> None:
-        with reading(one.path), _opened(folder / one.path) as file:
+        with reading(one.path), opened(folder / one.path) as file:
             if os.fstat(file.fileno()).st_size != one.size:
                 changed.add(one.path)
-            elif _hashed(file) != one.digest:
+            elif hashed(file) != one.digest:
                 changed.add(one.path) if one.is_hashed else doubtful.append(one)
 
     large = [one for one in suspects if one.size > _HASH_PIECE]
@@ -61,14 +61,10 @@ def changed_files(
     for one in suspects:
         if one.size <= _HASH_PIECE:
             compare_digests(one)
-    memory = ByteBudget(MAX_IN_MEMORY)
+    memory = ByteBudget()
 
     def compare_contents(one: Suspect) -> None:
-        with (
-            memory.take(min(one.size, MAX_PER_OBJECT)),
-            reading(one.path),
-            _opened(folder / one.path) as file,
-        ):
+        with memory.take(one.size), reading(one.path), opened(folder / one.path) as file:
             pieces = memory.guarded(store.read(repository, ref, one.key, one.size))
             if any(file.read(len(piece)) != bytes(piece) for piece in pieces):
                 changed.add(one.path)
@@ -77,24 +73,20 @@ def changed_files(
     return changed
 
 
-def hash_file(path: Path) -> str:
-    """Return the digest of a file.
-
-    Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
-    and a link not followed.
-    """
-    with _opened(path) as file:
-        return _hashed(file)
-
-
-def _hashed(file: BinaryIO) -> str:
+def hashed(file: BinaryIO) -> str:
+    """Return the digest of a file that was just opened."""
     digest = Digest(os.fstat(file.fileno()).st_size)
     while piece := file.read(_HASH_PIECE):
         digest.update(memoryview(piece))
     return digest.text()
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
+    """Open a file.
+
+    Raises ``ProjectionError`` for what took its place since the scan: a pipe is not waited for,
+    and a link not followed.
+    """
     file = open(path, "rb", opener=_open_itself)  # noqa: SIM115  the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

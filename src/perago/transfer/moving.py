@@ -29,7 +29,7 @@ from perago.transfer.scan import (
     reading,
     write_all,
 )
-from perago.transfer.threads import MAX_IN_MEMORY, MAX_PER_OBJECT, ByteBudget, run_over
+from perago.transfer.threads import ByteBudget, run_over
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Larger objects are not hashed while they are downloaded: hashing takes longer than the download.
@@ -109,7 +109,7 @@ class _Download:
         cache: ObjectCache | None,
     ) -> None:
         self.fetched: dict[str, FetchedFile] = {}
-        self.memory = ByteBudget(MAX_IN_MEMORY)
+        self.memory = ByteBudget()
         self._store = store
         self._repository = repository
         self._ref = ref
@@ -118,7 +118,7 @@ class _Download:
         self._made = {str(target.data)}
         # How many checksums look like MD5s and are none.
         self._tokens = 0
-        # Large objects of which the cache has another content under the checksum.
+        # The paths of objects of which the cache had another content under the checksum.
         self._refuted: set[str] = set()
 
     def take_cached(self, path: str, remote: RemoteObject) -> bool:
@@ -144,25 +144,29 @@ class _Download:
         path, remote = item
         if remote.size > PIECE and self.take_cached(path, remote):
             return
-        with self.memory.take(min(remote.size, MAX_PER_OBJECT)), self._new_file(path) as file:
-            is_hashed = not (self._is_left_unhashed(remote) and path not in self._refuted)
-            if not is_hashed:
-                content, digest = self._write(remote, file), remote.checksum
-            else:
+        with self.memory.take(remote.size), self._new_file(path) as file:
+            is_hashed = self._is_hashed(path, remote)
+            if is_hashed:
                 with _hashing(remote.size) as hashed:
                     content = self._write(remote, file, hashed)
                     digest = self._verified(remote, hashed.text())
+            else:
+                content, digest = self._write(remote, file), remote.checksum
             self.fetched[path] = FetchedFile(file.put_in_place(), digest, is_hashed)
             if self._cache is not None and remote.size > 0:
                 self._cache.add_read(self._repository, remote, digest, content, file.destination)
 
-    def _is_left_unhashed(self, remote: RemoteObject) -> bool:
-        """Return whether an object's checksum is taken for its digest, without looking.
+    def _is_hashed(self, path: str, remote: RemoteObject) -> bool:
+        """Return whether an object is hashed; otherwise its checksum is taken for its digest.
 
         If it is none, the file may be compared with the object once more, and the cache finds out
         when it is to give the content away.
         """
-        return remote.size > LARGEST_HASHED and DIGEST.fullmatch(remote.checksum) is not None
+        return (
+            remote.size <= LARGEST_HASHED
+            or DIGEST.fullmatch(remote.checksum) is None
+            or path in self._refuted
+        )
 
     def let_files_age(self) -> None:
         """Wait until the body cannot change a file that was not hashed without its record.
@@ -280,11 +284,11 @@ def upload_partition(
     cache: ObjectCache | None = None,
 ) -> None:
     """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
-    memory = ByteBudget(MAX_IN_MEMORY)
+    memory = ByteBudget()
     digests: dict[str, str] = {}
 
     def send(upload: Upload) -> None:
-        with memory.take(min(upload.size, MAX_PER_OBJECT)):
+        with memory.take(upload.size):
             path = folder / upload.path
             digests[upload.path] = _upload_one(store, repository, branch, upload, path)
 

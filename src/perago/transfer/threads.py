@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 # Memory for one object while it moves: a few pieces of a large one, read ahead and being hashed.
-MAX_PER_OBJECT = 48 << 20
+_MAX_PER_OBJECT = 48 << 20
 # Memory for all objects that move. A client that joins pieces needs at most as much again.
-MAX_IN_MEMORY = 96 << 20
+_MAX_IN_MEMORY = 96 << 20
 
 Item = TypeVar("Item")
 
@@ -77,7 +77,7 @@ class ByteBudget:
     first that fails closes the budget, which ends all waits.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = _MAX_IN_MEMORY) -> None:
         self._limit = limit
         self._taken = 0
         self._freed = threading.Condition()
@@ -97,9 +97,9 @@ class ByteBudget:
             yield piece
 
     @contextmanager
-    def take(self, amount: int) -> Iterator[None]:
-        """Hold ``amount`` of the budget within the block, or all of it if that is less."""
-        amount = min(amount, self._limit)
+    def take(self, size: int) -> Iterator[None]:
+        """Hold what an object of ``size`` bytes needs within the block, or all that there is."""
+        amount = min(size, _MAX_PER_OBJECT, self._limit)
         with self._freed:
             self._freed.wait_for(lambda: self._closed or self._taken + amount <= self._limit)
             if self._closed:

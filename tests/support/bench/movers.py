@@ -56,7 +56,7 @@ class OwnProcess:
     megabytes: list[float] = field(default_factory=list)
 
     def up(self, lake: LakeRepository, base: str, folder: Path) -> tuple[float, str]:
-        told = self._run(lake, "up", base, folder, size_of(folder))
+        told = self._run(lake, "up", base, folder)
         return float(told["seconds"]), str(told["found"])
 
     def down(self, lake: LakeRepository, ref: str, target: Path, size: int) -> tuple[float, int]:
@@ -64,7 +64,7 @@ class OwnProcess:
         return float(told["seconds"]), int(told["found"])
 
     def _run(
-        self, lake: LakeRepository, way: str, ref: str, folder: Path, size: int
+        self, lake: LakeRepository, way: str, ref: str, folder: Path, size: int | None = None
     ) -> dict[str, Any]:
         connection = lake.connection
         order = {

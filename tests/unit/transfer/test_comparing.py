@@ -16,7 +16,7 @@ from perago.errors import ProjectionError
 from perago.protocol.workspace import WorkspaceInput
 from perago.transfer import moving
 from perago.transfer.cache import ObjectCache
-from perago.transfer.comparing import Suspect, changed_files, hash_file
+from perago.transfer.comparing import Suspect, changed_files, hashed, opened
 from perago.transfer.engine import Engine
 from perago.transfer.inventory import RemoteObject
 from perago.transfer.workspaces import LocalWorkspace, LocalWorkspaces
@@ -87,7 +87,8 @@ def test_an_object_is_read_up_to_the_first_difference(tmp_path: Path) -> None:
 
 def test_the_hash_is_the_md5_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"hello")
-    assert hash_file(tmp_path / "f") == "5d41402abc4b2a76b9719d911017c592"
+    with opened(tmp_path / "f") as file:
+        assert hashed(file) == "5d41402abc4b2a76b9719d911017c592"
 
 
 def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followed(
@@ -95,10 +96,10 @@ def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followe
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ProjectionError, match="no longer a file"):
-        hash_file(tmp_path / "pipe")
+        opened(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/etc/hostname")
     with pytest.raises(OSError, match="symbolic link"):
-        hash_file(tmp_path / "link")
+        opened(tmp_path / "link")
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ class TestLargeFiles:
     def test_that_nobody_touched_is_unchanged_without_being_read(
         self, tmp_path: Path, checksum: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("perago.transfer.comparing._hashed", pytest.fail)
+        monkeypatch.setattr("perago.transfer.comparing.hashed", pytest.fail)
         store = Store(checksum)
         with fetched(store, tmp_path) as workspace:
             plan = workspace.changes()
