@@ -8,12 +8,25 @@ import os
 import pytest
 
 from perago.errors import BackendRefusedError, NotFoundError
+from perago.lakefs.objects import LakeFSObjects
 from perago.names import listing_prefix
-from perago.transfer.inventory import PIECE, Digest, RemoteObject, project
+from perago.transfer.inventory import PIECE, Digest, RemoteObject, SmallWrite, project
 from support.lakes import LakeUnderTest
 
 MISSING = "0" * 64
 EMPTY = "d41d8cd98f00b204e9800998ecf8427e"
+UNUSUAL = [
+    "with space",
+    "a+b%20c#d?e&f",
+    "ümlaut/日本",
+    "tab\tinside",
+    "quote'\"[x]{y}|^~",
+    "a:b;c\\d",
+]
+
+
+def digest_of(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()  # noqa: S324  not for security
 
 
 def test_a_listing_has_size_content_type_metadata_and_md5(lake: LakeUnderTest) -> None:
@@ -30,7 +43,7 @@ def test_a_listing_has_size_content_type_metadata_and_md5(lake: LakeUnderTest) -
 def test_a_listing_has_the_md5_of_a_small_object(lake: LakeUnderTest) -> None:
     lake.put("main", "plain", b"12345")
     (listed,) = lake.objects.list(lake.repository, "main", "")
-    assert listed.checksum == hashlib.md5(b"12345").hexdigest()  # noqa: S324  not for security
+    assert listed.checksum == digest_of(b"12345")
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20, PIECE, PIECE + 1, 2 * PIECE + 7])
@@ -58,6 +71,54 @@ def test_objects_of_a_commit_are_read_in_any_order(lake: LakeUnderTest) -> None:
             b"".join(lake.objects.read(lake.repository, ref, k, len(k.encode()))) for k in order
         ]
         assert found == [key.encode() for key in order]
+
+
+def test_many_small_objects_are_written_and_read_at_once(lake: LakeUnderTest) -> None:
+    """As transfers do it: what is left out moves in the other way, and nothing else differs."""
+    keys = [f"k{number:03}" for number in range(60)] + [*UNUSUAL, "deep/er/key", "markers/"]
+    contents = {key: b"body of " + key.encode() * 300 for key in keys}
+    writes = [SmallWrite(key, contents[key], "text/csv") for key in keys]
+    written = dict(lake.objects.write_many(lake.repository, "main", iter(writes), 8))
+    for write in writes:
+        assert written.get(write, digest_of(write.content)) == digest_of(write.content)
+        if write not in written:
+            lake.put("main", write.key, write.content, content_type="text/csv")
+    ref = lake.commit("main").commit
+    listed = list(lake.objects.list(lake.repository, ref, ""))
+    assert {item.key: item.checksum for item in listed} == {
+        key: digest_of(contents[key]) for key in keys
+    }
+    assert {item.content_type for item in listed} == {"text/csv"}
+    found = {
+        item.key: bytes(content)
+        for item, content in lake.objects.read_many(lake.repository, ref, iter(listed), 8)
+    }
+    left = {key: lake.read(ref, key) for key in keys if key not in found}
+    assert found | left == contents
+    if isinstance(lake.objects, LakeFSObjects):
+        assert (len(written), left) == (len(keys), {})
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"],
+)
+def test_a_content_type_is_kept_or_the_object_left_out(
+    lake: LakeUnderTest, content_type: str
+) -> None:
+    write = SmallWrite("key", b"--x--", content_type)
+    if list(lake.objects.write_many(lake.repository, "main", [write], 8)):
+        (listed,) = lake.objects.list(lake.repository, "main", "")
+        assert (listed.content_type, listed.size) == (content_type, 5)
+
+
+def test_what_cannot_be_moved_at_once_is_left_out(lake: LakeUnderTest) -> None:
+    ref = lake.put_and_commit("main", "key", b"12345")
+    missing = [RemoteObject("key", 4), RemoteObject("no-such-key", 5)]
+    assert list(lake.objects.read_many(lake.repository, ref, missing, 8)) == []
+    assert list(lake.objects.read_many(lake.repository, MISSING, missing, 8)) == []
+    write = SmallWrite("key", b"x", "text/csv")
+    assert list(lake.objects.write_many(lake.repository, "no-such-branch", [write], 8)) == []
 
 
 def test_a_prefix_is_no_path_boundary_to_a_listing_but_to_a_projection(
@@ -161,10 +222,7 @@ def test_writing_to_a_missing_branch_is_not_found(lake: LakeUnderTest) -> None:
         lake.put("no-such-branch", "a", bytes(PIECE + 1))
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["with space", "a+b%20c#d?e&f", "ümlaut/日本", "tab\tinside", "quote'\"[x]{y}|^~", "a:b;c\\d"],
-)
+@pytest.mark.parametrize("key", UNUSUAL)
 def test_unusual_keys_are_kept_as_they_are(lake: LakeUnderTest, key: str) -> None:
     lake.put("main", key, b"body of " + key.encode())
     assert lake.keys("main") == [key]

@@ -30,6 +30,7 @@ from perago.lakefs.store_client import host_of
 from perago.protocol.identity import Attempt, Claim
 from perago.protocol.outcome import Completed
 from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
+from perago.transfer.inventory import RemoteObject, SmallWrite
 from support.garbage_server import HERE, answer, placed_answer
 
 ID = "a" * 64
@@ -100,6 +101,19 @@ def _write(key: str, metadata: dict[str, str] | None = None) -> Callable[[Any], 
     return write
 
 
+def _read_many(client: LakeFSObjects | PresignedClient, ref: str) -> None:
+    """As a download does: what is left out is read by itself, and that says what is wrong."""
+    taken = list(client.read_many("repo", ref, [RemoteObject("key", 7)], 4))
+    assert taken == []
+    list(client.read("repo", ref, "key", 7))
+
+
+def _write_many(objects: LakeFSObjects) -> None:
+    taken = list(objects.write_many("repo", "staging", [SmallWrite("key", b"x", "text/plain")], 4))
+    assert taken == []
+    _write("key")(objects)
+
+
 CONTROL: dict[str, Call] = {
     "check_access": Call(lambda lake: lake.check_access()),
     "read_version": Call(lambda lake: lake.read_version()),
@@ -151,6 +165,8 @@ OBJECTS: dict[str, Call] = {
     "read": Call(lambda objects: list(objects.read("repo", ID, "key", 7))),
     "read (in pieces)": Call(lambda objects: list(objects.read("repo", ID, "key", 20 << 20))),
     "read (by API)": Call(lambda objects: list(objects.read("repo", ID, "key/", 7))),
+    "read_many": Call(lambda objects: _read_many(objects, ID)),
+    "write_many": Call(_write_many, changes=True),
     "write": Call(_write("key"), changes=True),
     "write (by API)": Call(_write("key/"), changes=True),
     "write (metadata)": Call(
@@ -232,6 +248,8 @@ PRESIGNED: dict[str, Call] = {
     "read (the store, in pieces)": Call(
         lambda client: list(client.read("repo", "main", "key", 20 << 20)), good=(_READ_ADDRESS,)
     ),
+    "read_many (addresses)": Call(lambda client: _read_many(client, ID)),
+    "read_many (the store)": Call(lambda client: _read_many(client, "main"), good=(_READ_ADDRESS,)),
     # What is in the store alone is not on the branch: until LakeFS is told, nothing has changed.
     "write (a place)": Call(_write_presigned(1000)),
     "write (the store)": Call(_write_presigned(1000), good=(_LOCATION,)),

@@ -168,6 +168,12 @@ def at_path(*segments: str) -> str:
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
+def credentials(connection: LakeFSConnection) -> str:
+    """Write the credentials as the header ``Authorization: Basic`` has them."""
+    secret = connection.secret_access_key.get_secret_value()
+    return base64.b64encode(f"{connection.access_key_id}:{secret}".encode()).decode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request(Generic[Parsed]):
     """A request, and how its answer is read."""
@@ -189,8 +195,7 @@ class LakeFSApi:
 
     def __init__(self, connection: LakeFSConnection) -> None:
         self._connection = connection
-        secret = connection.secret_access_key.get_secret_value()
-        pair = base64.b64encode(f"{connection.access_key_id}:{secret}".encode()).decode()
+        secret, pair = connection.secret_access_key.get_secret_value(), credentials(connection)
         self._headers = {"Accept": f"{_JSON}, */*", "Authorization": f"Basic {pair}"}
         self._secrets = (pair, secret)
         authorities = connection.authorities

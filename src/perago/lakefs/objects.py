@@ -1,14 +1,14 @@
 """The data plane of LakeFS: objects straight from and to its store, or through the S3 gateway.
 
-Through the LakeFS API go listings, deletes, and what the gateway's client cannot do: objects whose
-keys it refuses, and user metadata (the gateway renames its keys, and the upload call changes their
-case).
+Through the LakeFS API go listings, deletes, many small objects at once, and what the gateway's
+client cannot do: objects whose keys it refuses, and user metadata (the gateway renames its keys,
+and the upload call changes their case).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,11 +35,18 @@ from perago.lakefs.gateway import GatewayClient, takes_key
 from perago.lakefs.pieces import PIECE_PATIENCE
 from perago.lakefs.presigned import PresignedClient, StoreUnusableError
 from perago.lakefs.refs import branch_path, ref_path
+from perago.lakefs.small_objects import SmallObjects
 from perago.lakefs.staging import Target
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.retry import retrying
-from perago.transfer.inventory import DEFAULT_CONTENT_TYPE, DIGEST, PIECE, RemoteObject
+from perago.transfer.inventory import (
+    DEFAULT_CONTENT_TYPE,
+    DIGEST,
+    PIECE,
+    RemoteObject,
+    SmallWrite,
+)
 
 # Of an object in parts some add their number, and others leave it out.
 _MD5 = re.compile(rf"({DIGEST.pattern})(-\d+)?")
@@ -65,9 +72,11 @@ class LakeFSObjects:
         self._gateway = GatewayClient(connection)
         self._api = LakeFSApi(connection)
         self._presigned = PresignedClient(connection, self._api)
+        self._small = SmallObjects(connection)
 
     def close(self) -> None:
         """Close the connections."""
+        self._small.close()
         self._presigned.close()
         self._api.close()
 
@@ -120,6 +129,12 @@ class LakeFSObjects:
         by_gateway = self._gateway.read if takes_key(key) else self._read_through_api
         yield from by_gateway(repository, ref, key, size, done)
 
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        by = self._presigned.read_many if self._presigned.can_read() else self._small.read
+        return by(repository, ref, objects, at_once)
+
     def _read_through_api(
         self, repository: str, ref: str, key: str, size: int, first: int
     ) -> Iterator[memoryview]:
@@ -158,6 +173,12 @@ class LakeFSObjects:
         if metadata:
             self._set_metadata(repository, branch, key, metadata)
         return _as_digest(checksum)
+
+    def write_many(
+        self, repository: str, branch: str, writes: Iterable[SmallWrite], at_once: int
+    ) -> Iterator[tuple[SmallWrite, str]]:
+        # Through LakeFS also where it offers addresses: one request instead of three.
+        return self._small.write(repository, branch, writes, at_once)
 
     def _write_through_api(
         self, repository: str, branch: str, key: str, source: Path, content_type: str

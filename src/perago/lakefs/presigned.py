@@ -13,8 +13,9 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,13 +28,20 @@ from perago.errors import BackendError, BackendUnavailableError
 from perago.http_client import RequestError
 from perago.lakefs.addresses import PresignedAddress, ReadAddresses, RenewedAddress
 from perago.lakefs.api import ConfigMessage, LakeFSApi, LakeFSMessage, parsed
+from perago.lakefs.batch import BatchRequest
 from perago.lakefs.errors import from_damaged_part, from_store_answer, from_store_request
 from perago.lakefs.pieces import PIECE_PATIENCE, pieces_at_once, read_ahead
 from perago.lakefs.shared_call import SharedCall
 from perago.lakefs.staging import Target, UploadLocation, UploadRequests
-from perago.lakefs.store_client import StoreAnswer, StoreClient, host_of
+from perago.lakefs.store_client import (
+    SplitAddress,
+    StoreAnswer,
+    StoreClient,
+    host_of,
+    request_head,
+)
 from perago.retry import retrying
-from perago.transfer.inventory import DIGEST, PIECE, piece_size
+from perago.transfer.inventory import DIGEST, PIECE, RemoteObject, piece_size
 
 _log = logging.getLogger(__name__)
 
@@ -182,6 +190,29 @@ class PresignedClient:
         expected = frozenset({200 if start is None else 206})
         return self._exchange(what, address, get, expected).content
 
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        """Read small objects, in any order; those that cannot be read are left out."""
+        hosts: list[str] = []
+
+        def requests() -> Iterator[BatchRequest[RemoteObject]]:
+            for remote in objects:
+                url = self._addresses.find(repository, ref, remote.key).url
+                with suppress(ValueError):
+                    split = SplitAddress.of(url)
+                    _warn_if_plain_http(url)
+                    hosts.append(str(split.endpoint))
+                    head = request_head("GET", split, {})
+                    yield BatchRequest(remote, split.endpoint, head, 200, remote.size)
+
+        answers = self._store.exchange_all(
+            requests(), at_once=at_once, seconds=self._seconds(PIECE)
+        )
+        for remote, content in answers:
+            self._have_answered.add(hosts[0])
+            yield remote, content
+
     def write(self, target: Target, source: Path) -> str:
         """Write an object; return its digest if it is known for sure, or nothing.
 
@@ -275,8 +306,7 @@ class PresignedClient:
             return self._retrier()(once)
 
     def _sent(self, what: str, url: str, send: Callable[[str], StoreAnswer]) -> StoreAnswer:
-        if url.startswith("http://"):
-            _warn_of_plain_http(host_of(url))
+        _warn_if_plain_http(url)
         try:
             return send(url)
         except RequestError as error:
@@ -305,6 +335,11 @@ class PresignedClient:
         return self._connection.connect_timeout + (
             PIECE_PATIENCE * self._connection.read_timeout * pieces
         )
+
+
+def _warn_if_plain_http(url: str) -> None:
+    if url.startswith("http://"):
+        _warn_of_plain_http(host_of(url))
 
 
 @lru_cache(maxsize=64)

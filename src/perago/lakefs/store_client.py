@@ -15,14 +15,16 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from perago.http_client import RequestError, seconds_left, tls_context
+from perago.lakefs.batch import BatchLimits, BatchRequest, Item, exchange_all
 from perago.lakefs.store_connection import (
     AnswerError,
     Connection,
@@ -91,12 +93,18 @@ class StoreClient:
     """Gets and puts pieces of objects, on connections that are kept. Thread-safe."""
 
     def __init__(
-        self, *, connect_timeout: float, read_timeout: float, pem: str | None = None
+        self,
+        *,
+        connect_timeout: float,
+        read_timeout: float,
+        pem: str | None = None,
+        and_usual: bool = True,
     ) -> None:
-        """``pem``: certificates to trust besides the usual ones."""
+        """``pem``: certificates to trust instead of the usual ones, or besides them."""
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
         self._pem = pem
+        self._and_usual = and_usual
         self._tls: ssl.SSLContext | None = None
         self._idle = IdleConnections()
         # A client that is dropped leaves no open connection behind.
@@ -147,6 +155,28 @@ class StoreClient:
 
         return self._request("PUT", url, lengths, sent, seconds, read)
 
+    def exchange_all(
+        self, requests: Iterator[BatchRequest[Item]], *, at_once: int, seconds: float
+    ) -> Iterator[tuple[Item, memoryview]]:
+        """Send small requests and yield their items, each with the content of its answer.
+
+        Items are left out whose requests did not go well, or go to another server than the first.
+        """
+        if (first := next(requests, None)) is None:
+            return iter(())
+        endpoint = first.endpoint
+
+        def connect() -> Connection:
+            ends = time.monotonic() + self._connect_timeout
+            return self._idle.take(endpoint) or self._connect(endpoint, ends)
+
+        return exchange_all(
+            (item for item in chain([first], requests) if item.endpoint == endpoint),
+            BatchLimits(at_once, seconds, self._read_timeout),
+            connect,
+            partial(self._idle.put, endpoint),
+        )
+
     def _request(
         self,
         method: str,
@@ -165,7 +195,7 @@ class StoreClient:
         try:
             connection = self._idle.take(address.endpoint) or self._connect(address.endpoint, ends)
             connection.begin(ends)
-            connection.send(_request_head(method, address, headers))
+            connection.send(request_head(method, address, headers))
             # A store that refuses an address need not take the content before it says so.
             with suppress(ConnectionError):
                 connection.send(content)
@@ -189,7 +219,7 @@ class StoreClient:
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if endpoint.scheme == "https":
-                self._tls = self._tls or tls_context(self._pem, and_usual=True)
+                self._tls = self._tls or tls_context(self._pem, and_usual=self._and_usual)
                 opened = self._tls.wrap_socket(opened, server_hostname=endpoint.host)
         except BaseException:
             opened.close()
@@ -197,7 +227,8 @@ class StoreClient:
         return Connection(opened, self._read_timeout)
 
 
-def _request_head(method: str, address: SplitAddress, headers: Mapping[str, str]) -> bytes:
+def request_head(method: str, address: SplitAddress, headers: Mapping[str, str]) -> bytes:
+    """Write the head of a request."""
     lines = [
         f"{method} /{address.target} HTTP/1.1",
         f"Host: {address.netloc}",

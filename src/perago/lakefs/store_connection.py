@@ -224,6 +224,11 @@ class Connection:
             raise TimeoutError("not finished in time")
         self._socket.settimeout(min(left, self._silence))
 
+    def without_waiting(self) -> socket.socket:
+        """Return the socket, whose operations do not wait; the next ``begin`` has them wait."""
+        self._socket.setblocking(False)
+        return self._socket
+
     def is_alive(self) -> bool:
         """Whether another request can be sent: the other side has not closed it meanwhile."""
         if time.monotonic() - self.idle_since > _KEEP_ALIVE_SECONDS:

@@ -193,6 +193,10 @@ class ObjectCache:
 
         self._attempt(add)
 
+    def add_written(self, repository: str, digest: str, content: memoryview, path: str) -> None:
+        """Add what was uploaded, of which the content is in memory, and is that of a file."""
+        self._attempt(lambda: self._add(repository, digest, len(content), content, path))
+
     def clone(self, source: int, target: int) -> bool:
         """Share the blocks of a file with another; return whether the file system can do that."""
         if not self._can_clone:

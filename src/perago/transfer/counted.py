@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from perago.transfer.inventory import ObjectStore, RemoteObject
+from perago.transfer.inventory import ObjectStore, RemoteObject, SmallWrite
 
 
 class CountedStore:
@@ -48,6 +48,20 @@ class CountedStore:
         )
         self._count(source.stat().st_size)
         return digest
+
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        for remote, content in self._store.read_many(repository, ref, objects, at_once):
+            self._count(len(content))
+            yield remote, content
+
+    def write_many(
+        self, repository: str, branch: str, writes: Iterable[SmallWrite], at_once: int
+    ) -> Iterator[tuple[SmallWrite, str]]:
+        for write, digest in self._store.write_many(repository, branch, writes, at_once):
+            self._count(len(write.content))
+            yield write, digest
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:
         self._store.delete(repository, branch, keys)

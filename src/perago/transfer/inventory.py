@@ -18,6 +18,8 @@ DEFAULT_CONTENT_TYPE = "application/octet-stream"
 ATTEMPT_MARKER = ".perago-attempt.json"
 # Objects move in pieces of this size; a larger one is uploaded in parts.
 PIECE = 8 << 20
+# Objects up to this size move many at once.
+LARGEST_IN_BATCH = 256 << 10
 # The number of parts that S3 takes for one object.
 _MAX_PARTS = 10_000
 # The form of a digest.
@@ -39,6 +41,15 @@ class RemoteObject:
     checksum: str = ""
     # Where the store has the bytes, if the checksum may be a token; an upload is at a new place.
     address: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallWrite:
+    """A small object to write, without user metadata."""
+
+    key: str
+    content: bytes
+    content_type: str
 
 
 class Digest:
@@ -123,6 +134,21 @@ class ObjectStore(Protocol):
         metadata: dict[str, str],
     ) -> str:
         """Upload one file, in bounded pieces; return its digest if that is known, or nothing."""
+        ...
+
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        """Read objects of up to ``LARGEST_IN_BATCH`` bytes, in any order.
+
+        It is the fast way, on which nothing is retried: what is left out is to be read by ``read``.
+        """
+        ...
+
+    def write_many(
+        self, repository: str, branch: str, writes: Iterable[SmallWrite], at_once: int
+    ) -> Iterator[tuple[SmallWrite, str]]:
+        """Write objects as ``read_many`` reads them; yield each with its digest."""
         ...
 
     def delete(self, repository: str, branch: str, keys: Sequence[str]) -> None:

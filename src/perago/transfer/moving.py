@@ -19,7 +19,15 @@ from perago.errors import BackendUnavailableError
 from perago.names import split_deletes
 from perago.text import quote_path
 from perago.transfer.cache import CacheEntry, ObjectCache
-from perago.transfer.inventory import DIGEST, PIECE, Digest, ObjectStore, RemoteObject
+from perago.transfer.inventory import (
+    DIGEST,
+    LARGEST_IN_BATCH,
+    PIECE,
+    Digest,
+    ObjectStore,
+    RemoteObject,
+    SmallWrite,
+)
 from perago.transfer.plan import Upload
 from perago.transfer.scan import (
     COARSE_TICK_NS,
@@ -82,6 +90,7 @@ def download_partition(
     with _batch(cache):
         # One thread takes small objects from the cache: more would only wait for the interpreter.
         left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
+        left = download.fetch_small(left, threads)
         run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
     download.let_files_age()
     return download.fetched
@@ -138,6 +147,32 @@ class _Download:
                 return False
             self.fetched[path] = FetchedFile(file.put_in_place(), found.digest)
         return True
+
+    def fetch_small(
+        self, items: list[tuple[str, RemoteObject]], at_once: int
+    ) -> list[tuple[str, RemoteObject]]:
+        """Download small objects, many at once; return the items that are left.
+
+        Those too of which anything is not as it should be: ``fetch`` finds out what it is.
+        """
+        paths = {remote.key: path for path, remote in items if _is_small(remote)}
+        small = (remote for _, remote in items if remote.key in paths)
+        contents = self._store.read_many(self._repository, self._ref, small, at_once)
+        for remote, content in contents:
+            hashed = Digest(remote.size)
+            hashed.update(content)
+            if hashed.text() == remote.checksum:
+                self._put_in_place(paths[remote.key], remote, content)
+        return [item for item in items if item[0] not in self.fetched]
+
+    def _put_in_place(self, path: str, remote: RemoteObject, content: memoryview) -> None:
+        with self._new_file(path) as file:
+            write_all(file.descriptor, content)
+            self.fetched[path] = FetchedFile(file.put_in_place(), remote.checksum)
+        if self._cache is not None:
+            self._cache.add_read(
+                self._repository, remote, remote.checksum, content, file.destination
+            )
 
     def fetch(self, item: tuple[str, RemoteObject]) -> None:
         """Download one object; a large one is looked up in the cache first."""
@@ -238,6 +273,11 @@ class _Download:
             os.close(descriptor)
 
 
+def _is_small(remote: RemoteObject) -> bool:
+    """Return whether an object is downloaded with others: its checksum tells if it arrived."""
+    return 0 < remote.size <= LARGEST_IN_BATCH and bool(DIGEST.fullmatch(remote.checksum))
+
+
 @contextmanager
 def _hashing(size: int) -> Iterator[Digest]:
     """Provide the digest of an object; that of a large one is computed beside its download."""
@@ -284,6 +324,55 @@ def upload_partition(
     cache: ObjectCache | None = None,
 ) -> None:
     """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
+    order = sorted(uploads, key=lambda upload: -upload.size)
+    with _batch(cache):
+        done = _upload_small(store, repository, branch, order, folder, threads, cache)
+        left = [upload for upload in order if upload.key not in done]
+        digests = _upload_each(store, repository, branch, left, folder, threads)
+        if cache is not None:
+            # By one thread, and not by those that upload: each call of the system that one of many
+            # threads makes has it wait for the interpreter.
+            for path, digest in digests.items():
+                cache.add_file(repository, folder / path, digest)
+
+
+def _upload_small(
+    store: ObjectStore,
+    repository: str,
+    branch: str,
+    uploads: Sequence[Upload],
+    folder: Path,
+    threads: int,
+    cache: ObjectCache | None,
+) -> set[str]:
+    """Upload small files, many at once; return the keys of those that were."""
+    paths: dict[str, str] = {}
+
+    def read() -> Iterator[SmallWrite]:
+        for upload in uploads:
+            if upload.size <= LARGEST_IN_BATCH and not upload.metadata:
+                paths[upload.key] = path = f"{folder}/{upload.path}"
+                content = _read_as_scanned(Path(path), upload)
+                yield SmallWrite(upload.key, content, upload.content_type)
+
+    done: set[str] = set()
+    for write, digest in store.write_many(repository, branch, read(), threads):
+        done.add(write.key)
+        if cache is not None and write.content:
+            content = memoryview(write.content)
+            cache.add_written(repository, digest, content, paths[write.key])
+    return done
+
+
+def _upload_each(
+    store: ObjectStore,
+    repository: str,
+    branch: str,
+    uploads: Sequence[Upload],
+    folder: Path,
+    threads: int,
+) -> dict[str, str]:
+    """Upload files, each by a thread; return their digests by path."""
     memory = ByteBudget()
     digests: dict[str, str] = {}
 
@@ -292,14 +381,22 @@ def upload_partition(
             path = folder / upload.path
             digests[upload.path] = _upload_one(store, repository, branch, upload, path)
 
-    order = sorted(uploads, key=lambda upload: -upload.size)
-    run_over(order, send, min(threads, len(order)), on_error=memory.close)
-    if cache is not None:
-        # By one thread, and not by those above: each call of the system that one of many threads
-        # makes has it wait for the interpreter, which took six times as long as the work itself.
-        with _batch(cache):
-            for path, digest in digests.items():
-                cache.add_file(repository, folder / path, digest)
+    run_over(uploads, send, min(threads, len(uploads)), on_error=memory.close)
+    return digests
+
+
+def _read_as_scanned(source: Path, upload: Upload) -> bytes:
+    """Read a small file; raises ``ProjectionError`` if it is not as it was scanned."""
+    with reading(upload.path):
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            content = os.read(descriptor, upload.size + 1)
+            is_as_scanned = StatRecord.of(os.fstat(descriptor)) == upload.record
+        finally:
+            os.close(descriptor)
+    if not is_as_scanned or len(content) != upload.size:
+        raise changed_meanwhile(upload.path)
+    return content
 
 
 def _upload_one(
