@@ -17,7 +17,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Generic, TypeVar
 
 from perago.http_client import seconds_left
@@ -27,6 +26,10 @@ _RECEIVED_AT_ONCE = 64 << 10
 # Of an answer whose length is not known before, and of a head.
 _MAX_UNKNOWN = 64 << 10
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# A server that answers sooner than this needs no more connections than a batch begins with: to open
+# one can take longer than some requests, above all with TLS.
+_AT_FIRST = 8
+_SOON_SECONDS = 0.001
 _READABLE = select.POLLIN
 _BOTH = select.POLLIN | select.POLLOUT
 
@@ -191,16 +194,23 @@ class _Batch(Generic[Item]):
         self._release = release
         self._poll = select.poll()
         self._lines: dict[int, _Line[Item]] = {}
+        self._can_grow = True
 
     def begin(self) -> None:
         """Begin the first requests, each on a connection of its own."""
-        for request in islice(self._requests, self._limits.at_once):
-            if not self._open(request):
-                return
+        while len(self._lines) < min(_AT_FIRST, self._limits.at_once) and self._open_next():
+            pass
 
     def wait(self) -> list[_Line[Item]]:
         """Wait for lines that can go on; none if there are no more, or no more time."""
-        seconds = min(self._limits.silence, seconds_left())
+        while self._can_grow and len(self._lines) < self._limits.at_once and seconds_left() > 0:
+            if ready := self._ready(_SOON_SECONDS):
+                return ready
+            self._can_grow = self._open_next()
+        return self._ready(self._limits.silence)
+
+    def _ready(self, seconds: float) -> list[_Line[Item]]:
+        seconds = min(seconds, seconds_left())
         if not self._lines or seconds <= 0:
             return []
         return [self._lines[descriptor] for descriptor, _ in self._poll.poll(seconds * 1000)]
@@ -228,15 +238,20 @@ class _Batch(Generic[Item]):
     def replace(self, line: _Line[Item]) -> None:
         """Close a line that failed, and open another one if it had answered well before."""
         self._drop(line)
-        if line.answers and (request := next(self._requests, None)) is not None:
-            self._open(request)
+        self._can_grow = False
+        if line.answers:
+            self._open_next()
 
     def close(self) -> None:
         for line in list(self._lines.values()):
             self._drop(line)
 
+    def _open_next(self) -> bool:
+        """Begin the next request on one more connection; return whether there are both."""
+        request = next(self._requests, None)
+        return request is not None and self._open(request)
+
     def _open(self, request: BatchRequest[Item]) -> bool:
-        """Begin a request on one more connection; return whether there is one."""
         try:
             line = _Line[Item](self._connect())
         except OSError:

@@ -8,6 +8,7 @@ and the upload call changes their case).
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -43,6 +44,7 @@ from perago.retry import retrying
 from perago.transfer.inventory import (
     DEFAULT_CONTENT_TYPE,
     DIGEST,
+    NO_METADATA,
     PIECE,
     RemoteObject,
     SmallWrite,
@@ -240,8 +242,9 @@ def _as_object(item: ObjectMessage) -> RemoteObject:
     return RemoteObject(
         key=item.path,
         size=size,
-        content_type=item.content_type or DEFAULT_CONTENT_TYPE,
-        metadata=item.metadata or {},
+        # There may be a million of them, and few content types.
+        content_type=sys.intern(item.content_type or DEFAULT_CONTENT_TYPE),
+        metadata=item.metadata or NO_METADATA,
         checksum=checksum,
         address=address,
     )

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -198,13 +197,15 @@ class PresignedClient:
 
         def requests() -> Iterator[BatchRequest[RemoteObject]]:
             for remote in objects:
-                url = self._addresses.find(repository, ref, remote.key).url
-                with suppress(ValueError):
+                try:
+                    url = self._addresses.find(repository, ref, remote.key).url
                     split = SplitAddress.of(url)
-                    _warn_if_plain_http(url)
-                    hosts.append(str(split.endpoint))
-                    head = request_head("GET", split, {})
-                    yield BatchRequest(remote, split.endpoint, head, 200, remote.size)
+                except (BackendError, ValueError):
+                    return  # it has been retried; to read the object by itself tells what it is
+                _warn_if_plain_http(url)
+                hosts.append(str(split.endpoint))
+                head = request_head("GET", split, {})
+                yield BatchRequest(remote, split.endpoint, head, 200, remote.size)
 
         answers = self._store.exchange_all(
             requests(), at_once=at_once, seconds=self._seconds(PIECE)

@@ -24,9 +24,9 @@ from perago.protocol.workspace import Commit, StagedWorkspace, StagingBranch
 from perago.text import first_lines, quote_path
 from perago.transfer.comparing import Suspect, changed_files
 from perago.transfer.counted import CountedStore
+from perago.transfer.downloading import DownloadTarget, download_partition
 from perago.transfer.engine import Engine, make_folders
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
-from perago.transfer.moving import DownloadTarget, download_partition
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan
 from perago.transfer.removal import remove_tree

@@ -301,6 +301,16 @@ class ObjectCache:
         _log.warning("the object cache in %s is not used for now: %s", where, why)
 
 
+@contextmanager
+def cache_batch(cache: ObjectCache | None) -> Iterator[None]:
+    """Let a cache, if there is one, close its files at the end of the block."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.end_batch()
+
+
 @dataclass(frozen=True, slots=True)
 class CachedObject:
     """An open entry. To evict it meanwhile does not change what is read from it."""

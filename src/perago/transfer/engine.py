@@ -10,19 +10,14 @@ from pathlib import Path
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.cache import ObjectCache
 from perago.transfer.comparing import Suspect, changed_files
+from perago.transfer.downloading import DownloadTarget, download_partition, landing_folder
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
-from perago.transfer.moving import (
-    DownloadTarget,
-    delete_partition,
-    download_partition,
-    landing_folder,
-    upload_partition,
-)
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
 from perago.transfer.removal import remove_tree
 from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.uploading import delete_partition, upload_partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ _HASHED_AT_ONCE = 2
 _new_md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
+# One for all objects that have none; it is never changed.
+NO_METADATA: dict[str, str] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteObject:
     """One object of a listing."""

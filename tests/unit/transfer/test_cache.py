@@ -25,7 +25,7 @@ from perago.errors import BackendUnavailableError
 from perago.protocol.workspace import StagingBranch
 from perago.testing.lake import InMemoryLake
 from perago.transfer import cache as cache_module
-from perago.transfer import cache_packs, inventory, moving
+from perago.transfer import cache_packs, downloading, inventory
 from perago.transfer.cache import CachedObject, ObjectCache
 from perago.transfer.cache_packs import PACKS, PackedObject
 from perago.transfer.engine import Engine, FetchedProjection
@@ -690,7 +690,7 @@ def test_an_object_in_pieces_is_written_hashed_and_kept(
         (content,) = recorded.objects.read(repository, ref, key, size)
         yield from (content[at : at + 1000] for at in range(0, size, 1000))
 
-    for module in (inventory, moving):
+    for module in (inventory, downloading):
         monkeypatch.setattr(module, "PIECE", 1000)
     monkeypatch.setattr(recorded, "read", in_pieces)
     data, fetched = recorded.fetch("first")

@@ -14,7 +14,7 @@ import pytest
 
 from perago.errors import ProjectionError
 from perago.protocol.workspace import WorkspaceInput
-from perago.transfer import moving
+from perago.transfer import downloading
 from perago.transfer.cache import ObjectCache
 from perago.transfer.comparing import Suspect, changed_files, hashed, opened
 from perago.transfer.engine import Engine
@@ -40,6 +40,10 @@ class Store:
 
     def list(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject]:
         yield self.item
+
+    def read_many(self, *_: object) -> Iterator[tuple[RemoteObject, memoryview]]:
+        """Nothing: the object is large."""
+        return iter(())
 
     def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
         assert (repository, ref, key, size) == ("repo", GIVEN.ref, "key", len(CONTENT))
@@ -104,8 +108,8 @@ def test_a_pipe_or_link_in_the_place_of_a_file_is_not_waited_for_and_not_followe
 
 @pytest.fixture
 def every_object_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "PIECE", 0)
-    monkeypatch.setattr(moving, "LARGEST_HASHED", 0)
+    monkeypatch.setattr(downloading, "PIECE", 0)
+    monkeypatch.setattr(downloading, "LARGEST_HASHED", 0)
 
 
 @contextmanager

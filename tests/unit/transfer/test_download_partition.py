@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perago.errors import BackendUnavailableError
+from perago.transfer.cache import ObjectCache
+from perago.transfer.downloading import DownloadTarget, download_partition, landing_folder
 from perago.transfer.engine import download_target
-from perago.transfer.inventory import PIECE, RemoteObject
-from perago.transfer.moving import DownloadTarget, download_partition, landing_folder
-from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.inventory import LARGEST_IN_BATCH, PIECE, RemoteObject
+from perago.transfer.scan import FetchedFile, StatRecord, scan
 
 
 class Objects:
-    """A store whose only call is a read; ``before`` happens while a download is under way."""
+    """A store that can only be read; ``before`` happens while a download is under way."""
 
     def __init__(self, before: Path | None = None) -> None:
         self._goes = before
@@ -25,6 +27,12 @@ class Objects:
         if self._goes is not None:
             self._goes.rename(self._goes.with_suffix(".over"))
         yield memoryview(key.encode())
+
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        """Leave all of them out."""
+        return iter(())
 
 
 def download(store: Objects, place: DownloadTarget, size: int = 3) -> dict[str, FetchedFile]:
@@ -87,3 +95,65 @@ def test_a_file_that_is_already_there_is_replaced_and_never_written_through(data
         download(Objects(), place)
     assert outside.read_bytes() == b"kept"
     assert not (data / "in" / "one").is_symlink()
+
+
+class ReadAtOnce(Objects):
+    """Objects whose content is their key; what ``damage`` returns of it arrives in a batch."""
+
+    def __init__(self, damage: Callable[[bytes], bytes | None]) -> None:
+        super().__init__()
+        self._damage = damage
+        self.at_once: list[str] = []
+        self.by_itself: list[str] = []
+
+    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        self.by_itself.append(key)
+        yield memoryview(key.encode())
+
+    def read_many(
+        self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
+    ) -> Iterator[tuple[RemoteObject, memoryview]]:
+        for remote in objects:
+            self.at_once.append(remote.key)
+            if (content := self._damage(remote.key.encode())) is not None:
+                yield remote, memoryview(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [
+        (lambda content: content, []),
+        (bytes.upper, ["one", "two"]),
+        (lambda _: None, ["one", "two"]),
+    ],
+    ids=["all well", "damaged", "left out"],
+)
+def test_what_did_not_arrive_well_with_others_is_read_by_itself(
+    data: Path, tmp_path: Path, damage: Callable[[bytes], bytes | None], left: list[str]
+) -> None:
+    store: Any = ReadAtOnce(damage)
+    objects = [(f"in/{key}", RemoteObject(key, 3, checksum=md5_of(key))) for key in ("one", "two")]
+    cache = ObjectCache(tmp_path / "cache")
+    cache.prepare()
+    found = download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4, cache)
+    assert (store.at_once, sorted(store.by_itself)) == (["one", "two"], left)
+    assert {path: (data / path).read_text() for path in found} == {"in/one": "one", "in/two": "two"}
+    assert {file.digest for file in found.values()} == {md5_of("one"), md5_of("two")}
+    assert all(cache.find("repo", remote) for _, remote in objects)
+    for path, file in found.items():
+        assert file.record == StatRecord.of((data / path).stat())
+
+
+def test_what_has_no_md5_or_is_empty_or_larger_is_read_by_itself(data: Path) -> None:
+    store: Any = ReadAtOnce(lambda content: content)
+    kinds = {"a": "token", "b": md5_of("b"), "c" * (LARGEST_IN_BATCH + 1): "f" * 32}
+    objects = [(key[:5], RemoteObject(key, len(key), checksum=kinds[key])) for key in kinds]
+    objects.append(("empty", RemoteObject("empty", 0, checksum=md5_of(""))))
+    store.read = lambda repository, ref, key, size: iter([memoryview(key.encode()[:size])])
+    download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4)
+    assert store.at_once == ["b"]
+    assert (data / "empty").read_bytes() == b""
+
+
+def md5_of(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()  # noqa: S324  not for security

@@ -14,7 +14,6 @@ import pytest
 from perago.errors import ProjectionError
 from perago.testing.lake import InMemoryLake
 from perago.transfer.comparing import Suspect, changed_files
-from perago.transfer.moving import upload_partition
 from perago.transfer.plan import Upload, suspects
 from perago.transfer.scan import (
     FetchedFile,
@@ -25,6 +24,7 @@ from perago.transfer.scan import (
     scanned,
 )
 from perago.transfer.subtrees import Subtree
+from perago.transfer.uploading import upload_partition
 from support.trees import deep_folder
 
 SECOND = 1_000_000_000

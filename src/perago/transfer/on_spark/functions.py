@@ -16,13 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from perago.transfer.comparing import Suspect, changed_files
+from perago.transfer.downloading import DownloadTarget, download_partition
 from perago.transfer.inventory import ObjectStore, RemoteObject
-from perago.transfer.moving import (
-    DownloadTarget,
-    delete_partition,
-    download_partition,
-    upload_partition,
-)
 from perago.transfer.on_spark.failures import encode
 from perago.transfer.on_spark.tables import (
     DELETES,
@@ -41,6 +36,7 @@ from perago.transfer.on_spark.tables import (
 from perago.transfer.partition import TransferSize
 from perago.transfer.plan import Upload
 from perago.transfer.scan import StatRecord
+from perago.transfer.uploading import delete_partition, upload_partition
 
 Batches = Iterator[pa.RecordBatch]
 PartitionFunction = Callable[[Batches], Batches]

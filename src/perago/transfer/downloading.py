@@ -1,7 +1,7 @@
-"""Move the objects of one partition: download, delete, upload.
+"""Download the objects of one partition.
 
-The in-process engine calls each function once, with everything; on Spark each task calls it with
-its own partition. The functions take and return plain values, so that both behave the same.
+The in-process engine calls the function once, with everything; on Spark each task calls it with its
+own partition. It takes and returns plain values, so that both behave the same.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from perago.errors import BackendUnavailableError
-from perago.names import split_deletes
 from perago.text import quote_path
-from perago.transfer.cache import CacheEntry, ObjectCache
+from perago.transfer.cache import CacheEntry, ObjectCache, cache_batch
 from perago.transfer.inventory import (
     DIGEST,
     LARGEST_IN_BATCH,
@@ -26,15 +25,11 @@ from perago.transfer.inventory import (
     Digest,
     ObjectStore,
     RemoteObject,
-    SmallWrite,
 )
-from perago.transfer.plan import Upload
 from perago.transfer.scan import (
     COARSE_TICK_NS,
     FetchedFile,
     StatRecord,
-    changed_meanwhile,
-    reading,
     write_all,
 )
 from perago.transfer.threads import ByteBudget, run_over
@@ -87,23 +82,13 @@ def download_partition(
     # of their keys, in which a store can prepare for what comes next.
     order = sorted(objects, key=lambda item: (-max(item[1].size, PIECE), item[1].key))
     download = _Download(store, repository, ref, target, cache)
-    with _batch(cache):
+    with cache_batch(cache):
         # One thread takes small objects from the cache: more would only wait for the interpreter.
         left = [item for item in order if item[1].size > PIECE or not download.take_cached(*item)]
         left = download.fetch_small(left, threads)
         run_over(left, download.fetch, min(threads, len(left)), on_error=download.memory.close)
     download.let_files_age()
     return download.fetched
-
-
-@contextmanager
-def _batch(cache: ObjectCache | None) -> Iterator[None]:
-    """Let the cache close its files at the end of the block."""
-    try:
-        yield
-    finally:
-        if cache is not None:
-            cache.end_batch()
 
 
 class _Download:
@@ -302,121 +287,3 @@ class _NewFile:
             os.rename(self.path, self.destination)  # noqa: PTH104
         # After the rename, which changes the record.
         return StatRecord.of(os.fstat(self.descriptor))
-
-
-def delete_partition(
-    store: ObjectStore, repository: str, branch: str, keys: Sequence[str], threads: int
-) -> None:
-    """Delete objects, in as few requests as the store takes."""
-    batches = list(split_deletes(keys))
-    run_over(
-        batches, lambda batch: store.delete(repository, branch, batch), min(threads, len(batches))
-    )
-
-
-def upload_partition(
-    store: ObjectStore,
-    repository: str,
-    branch: str,
-    uploads: Iterable[Upload],
-    folder: Path,
-    threads: int,
-    cache: ObjectCache | None = None,
-) -> None:
-    """Write files to a branch. Raises ``ProjectionError`` if one changed since the scan."""
-    order = sorted(uploads, key=lambda upload: -upload.size)
-    with _batch(cache):
-        done = _upload_small(store, repository, branch, order, folder, threads, cache)
-        left = [upload for upload in order if upload.key not in done]
-        digests = _upload_each(store, repository, branch, left, folder, threads)
-        if cache is not None:
-            # By one thread, and not by those that upload: each call of the system that one of many
-            # threads makes has it wait for the interpreter.
-            for path, digest in digests.items():
-                cache.add_file(repository, folder / path, digest)
-
-
-def _upload_small(
-    store: ObjectStore,
-    repository: str,
-    branch: str,
-    uploads: Sequence[Upload],
-    folder: Path,
-    threads: int,
-    cache: ObjectCache | None,
-) -> set[str]:
-    """Upload small files, many at once; return the keys of those that were."""
-    paths: dict[str, str] = {}
-
-    def read() -> Iterator[SmallWrite]:
-        for upload in uploads:
-            if upload.size <= LARGEST_IN_BATCH and not upload.metadata:
-                paths[upload.key] = path = f"{folder}/{upload.path}"
-                content = _read_as_scanned(Path(path), upload)
-                yield SmallWrite(upload.key, content, upload.content_type)
-
-    done: set[str] = set()
-    for write, digest in store.write_many(repository, branch, read(), threads):
-        done.add(write.key)
-        if cache is not None and write.content:
-            content = memoryview(write.content)
-            cache.add_written(repository, digest, content, paths[write.key])
-    return done
-
-
-def _upload_each(
-    store: ObjectStore,
-    repository: str,
-    branch: str,
-    uploads: Sequence[Upload],
-    folder: Path,
-    threads: int,
-) -> dict[str, str]:
-    """Upload files, each by a thread; return their digests by path."""
-    memory = ByteBudget()
-    digests: dict[str, str] = {}
-
-    def send(upload: Upload) -> None:
-        with memory.take(upload.size):
-            path = folder / upload.path
-            digests[upload.path] = _upload_one(store, repository, branch, upload, path)
-
-    run_over(uploads, send, min(threads, len(uploads)), on_error=memory.close)
-    return digests
-
-
-def _read_as_scanned(source: Path, upload: Upload) -> bytes:
-    """Read a small file; raises ``ProjectionError`` if it is not as it was scanned."""
-    with reading(upload.path):
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            content = os.read(descriptor, upload.size + 1)
-            is_as_scanned = StatRecord.of(os.fstat(descriptor)) == upload.record
-        finally:
-            os.close(descriptor)
-    if not is_as_scanned or len(content) != upload.size:
-        raise changed_meanwhile(upload.path)
-    return content
-
-
-def _upload_one(
-    store: ObjectStore, repository: str, branch: str, upload: Upload, source: Path
-) -> str:
-    with reading(upload.path):
-        _assert_as_scanned(source, upload)
-        digest = store.write(
-            repository,
-            branch,
-            upload.key,
-            source,
-            content_type=upload.content_type,
-            metadata=upload.metadata,
-        )
-        _assert_as_scanned(source, upload)
-    return digest
-
-
-def _assert_as_scanned(source: Path, upload: Upload) -> None:
-    """Refuse a file that a process of the body still writes: it could be published half-written."""
-    if StatRecord.of(source.lstat()) != upload.record:
-        raise changed_meanwhile(upload.path)
