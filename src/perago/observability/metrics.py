@@ -94,6 +94,9 @@ class WorkerMetrics:
         self._cache_bytes = self._counter(
             "object_cache_hit_bytes", "Bytes taken from the object cache.", "task"
         )
+        self._kept_files = self._counter(
+            "kept_files", "Files taken from the workspace of the attempt before.", "task"
+        )
         self._cache_evictions = self._counter(
             "object_cache_evictions", "Files evicted from the object cache.", "task"
         )
@@ -265,8 +268,11 @@ class WorkerMetrics:
         match event.phase:
             case "download":
                 hits, hit_bytes = details.get("cache_hits", 0), details.get("cache_hit_bytes", 0)
-                self._bytes.labels(task, "download").inc(details.get("bytes", 0) - hit_bytes)
-                self._objects.labels(task, "download").inc(details.get("objects", 0) - hits)
+                kept, kept_bytes = details.get("kept_files", 0), details.get("kept_bytes", 0)
+                moved_bytes = details.get("bytes", 0) - hit_bytes - kept_bytes
+                self._bytes.labels(task, "download").inc(moved_bytes)
+                self._objects.labels(task, "download").inc(details.get("objects", 0) - hits - kept)
+                self._kept_files.labels(task).inc(kept)
                 self._cache_objects.labels(task, "hit").inc(hits)
                 self._cache_objects.labels(task, "miss").inc(details.get("cache_misses", 0))
                 self._cache_bytes.labels(task).inc(hit_bytes)
@@ -301,6 +307,7 @@ class WorkerMetrics:
                 self._lease_losses,
                 self._undelivered,
                 self._cache_bytes,
+                self._kept_files,
                 self._cache_evictions,
             ):
                 counter.labels(task)

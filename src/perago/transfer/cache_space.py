@@ -98,6 +98,13 @@ class CacheSpace:
             self._credit -= amount
         return True
 
+    def allows(self, size: int, folder: Path) -> bool:
+        """Return whether so many bytes may stay in another folder for a while.
+
+        They are not counted, but the same two limits hold. Raises ``OSError`` as ``reserve`` does.
+        """
+        return size <= self.limit and shutil.disk_usage(folder).free >= self._min_free
+
     def take_evictions(self) -> int:
         """Return how many files this process evicted since the last call."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perago.protocol.workspace import StagingBranch
@@ -13,6 +13,7 @@ from perago.transfer.comparing import Suspect, changed_files
 from perago.transfer.downloading import DownloadTarget, download_partition, landing_folder
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
+from perago.transfer.kept import KeptWorkspace
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
 from perago.transfer.removal import remove_tree
@@ -27,6 +28,8 @@ class Engine:
     store: ObjectStore
     threads: int = 32
     cache: ObjectCache | None = None
+    # Where the attempt before may have left files of the next workspace.
+    kept: KeptWorkspace | None = None
 
     def fetch(self, source: Source, data: Path) -> FetchedProjection:
         return self.fetch_listed(source, source.listing(self.store), data)
@@ -38,8 +41,13 @@ class Engine:
         check_projection(projection, data, FileSystem.probe(data))
         # What an attempt before counted that failed is not this one's.
         self._cache_counts()
-        files = self.download(source.repository, source.ref, projection, data)
-        return FetchedProjection(self, source, projection, files, data, self._cache_counts())
+        files = self.kept.take(source, projection.files, data) if self.kept else {}
+        counts = _kept_counts(files) if self.kept else {}
+        missing = {path: item for path, item in projection.files.items() if path not in files}
+        rest = replace(projection, files=missing)
+        files |= self.download(source.repository, source.ref, rest, data)
+        counts |= self._cache_counts()
+        return FetchedProjection(self, source, projection, files, data, counts)
 
     def download(
         self, repository: str, ref: str, projection: Projection, folder: Path
@@ -80,11 +88,12 @@ class FetchedProjection:
     projection: Projection
     files: dict[str, FetchedFile]
     data: Path
-    cache_counts: dict[str, int]
+    # How many files need not be downloaded, and what else the cache counts.
+    spared: dict[str, int]
 
     def counts(self) -> dict[str, int]:
         size = sum(item.size for item in self.projection.files.values())
-        return {"objects": len(self.files), "bytes": size, **self.cache_counts}
+        return {"objects": len(self.files), "bytes": size, **self.spared}
 
     def changes(self, body_started_ns: int) -> SyncPlan:
         tree = scan(self.data)
@@ -103,6 +112,11 @@ class FetchedProjection:
     def _suspect(self, path: str) -> Suspect:
         remote, file = self.projection.files[path], self.files[path]
         return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
+
+
+def _kept_counts(files: dict[str, FetchedFile]) -> dict[str, int]:
+    size = sum(file.record.size for file in files.values())
+    return {"kept_files": len(files), "kept_bytes": size}
 
 
 @contextmanager

@@ -15,7 +15,13 @@ from perago.text import show_path
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.subtrees import WHOLE, Subtree
 
-FINE_TICK_NS = 100_000_000
+# By so much a record must be older than the body's start, which the same file system's clock tells
+# (LocalDirectory.touch). Where one clock gives all times, any difference at all is enough: what is
+# written later has a later time. Where the touch has a finer clock than writes, these may be behind
+# it: by a tick of the kernel (10 ms at most) and by what the file system rounds off, which is 10 ms
+# on exFAT and less elsewhere, unless it stores whole seconds.
+FINE_TICK_NS = 30_000_000
+# For whole seconds, and for FAT's two.
 COARSE_TICK_NS = 2_000_000_000
 # What was scanned is gone, or something else is in its place.
 _REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}

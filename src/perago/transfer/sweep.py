@@ -27,7 +27,13 @@ from perago.text import as_utf8, quote_path, shorten
 from perago.transfer.inventory import ATTEMPT_MARKER
 from perago.transfer.locking import lock_within
 from perago.transfer.removal import OPEN_FOLDER, opened_folder
-from perago.transfer.workspaces import LOCK_FILE, NEW_PREFIX, directory_name, remove_directory
+from perago.transfer.workspaces import (
+    KEPT_PREFIX,
+    LOCK_FILE,
+    NEW_PREFIX,
+    directory_name,
+    remove_directory,
+)
 
 # Making a directory takes milliseconds; one that is still incomplete after this is abandoned.
 _INCOMPLETE_SECONDS = 600.0
@@ -114,7 +120,27 @@ def clear(
     paths = (root / name, root / f"{NEW_PREFIX}{name}")
     # Unlike the method of a path, this raises for no name, however long.
     folders = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112
-    limits: dict[str, Any] = {"wait": seconds, "youngest": 0.0, "seconds": removal_seconds}
+    return _clear(folders, seconds, removal_seconds)
+
+
+def clear_kept(
+    root: Path, pid: int, *, seconds: float = 5.0, removal_seconds: float = 10.0
+) -> SweepReport:
+    """Remove the directories that an executor has kept, of which no process holds the lock.
+
+    Its process has ended, or its own removal took too long; ``seconds`` are as for ``clear``.
+    """
+    try:
+        with os.scandir(root) as entries:
+            start = f"{KEPT_PREFIX}{pid}-"
+            folders = [Path(entry) for entry in entries if entry.name.startswith(start)]
+    except FileNotFoundError:
+        return SweepReport()
+    return _clear(folders, seconds, removal_seconds)
+
+
+def _clear(folders: list[Path], wait: float, seconds: float) -> SweepReport:
+    limits: dict[str, Any] = {"wait": wait, "youngest": 0.0, "seconds": seconds}
     return SweepReport(tuple(_sweep_one(folder, **limits) for folder in folders))
 
 

@@ -25,6 +25,7 @@ from perago.protocol.workspace import NamedInput, StagingBranch, WorkspaceInput
 from perago.text import as_utf8, show_path
 from perago.transfer.engines import Fetched, Plan, TransferEngine
 from perago.transfer.inventory import ATTEMPT_MARKER, Source
+from perago.transfer.kept import KeptWorkspace
 from perago.transfer.removal import empty_folder, opened_folder
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ _UNSAFE = re.compile(r"[^0-9A-Za-z_.-]+")
 LOCK_FILE = ".perago-lock"
 # Begins the name of a directory that is incomplete: being made, or being removed.
 NEW_PREFIX = ".new-"
+# Begins the name of one that an executor keeps; its process id follows.
+KEPT_PREFIX = f"{NEW_PREFIX}kept-"
 # An outcome waits for the removal of its directory no longer than this; a sweep removes the rest.
 _REMOVAL_SECONDS = 5.0
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
@@ -43,30 +46,41 @@ _TOP_OF_HIERARCHIES = 0x00020000
 class LocalWorkspace:
     """One execution's data folder: fetch once, then compare, then stage."""
 
-    def __init__(self, directory: LocalDirectory, engine: TransferEngine) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: LocalDirectory, engine: TransferEngine, kept: KeptWorkspace | None = None
+    ) -> None:
+        self.directory = directory
+        # What was fetched, if the next workspace could take of it, and how many bytes that is.
+        self.keepable: tuple[Source, int] | None = None
         self._engine = engine
+        self._kept = kept
         self._fetched: tuple[Fetched, int] | None = None
 
     @property
     def data(self) -> Path:
-        return self._directory.data
+        return self.directory.data
 
     def fetch(self, workspace: WorkspaceInput, prefix: str) -> dict[str, int]:
         source = Source(workspace.repository, workspace.ref, prefix)
         fetched = self._engine.fetch(source, self.data)
-        self._fetched = fetched, self._directory.touch()
-        return fetched.counts()
+        if self._kept is not None:
+            # Spark takes nothing of it, where it has moved this workspace.
+            self._kept.drop()
+        self._fetched = fetched, self.directory.touch()
+        counts = fetched.counts()
+        if "kept_files" in counts:  # an engine that takes from what is kept
+            self.keepable = source, counts["bytes"]
+        return counts
 
     def fetch_input(self, name: str, given: NamedInput) -> tuple[Path, dict[str, int]]:
         source = Source(given.workspace.repository, given.workspace.ref, given.prefix)
-        folder = self._directory.path / _INPUTS / name
+        folder = self.directory.path / _INPUTS / name
         folder.mkdir(mode=0o700, parents=True)
         fetched = self._engine.fetch(source, folder)
         return folder, fetched.counts()
 
     def changes(self) -> Plan:
-        self._directory.assert_ours()
+        self.directory.assert_ours()
         if self._fetched is None:
             raise RuntimeError("the workspace was not fetched")
         fetched, body_started_ns = self._fetched
@@ -75,23 +89,41 @@ class LocalWorkspace:
     def stage(self, changes: Changes, staging: StagingBranch) -> dict[str, int]:
         if not isinstance(changes, Plan):
             raise TypeError(f"not a plan of this workspace: {type(changes).__name__}")
-        self._directory.assert_ours()
+        self.directory.assert_ours()
         return self._engine.stage(changes, staging, self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalWorkspaces:
-    """Opens local workspaces below a root folder."""
+    """Opens local workspaces below a root folder.
+
+    With ``kept``, the directory of a workspace whose block ends well is kept there and not removed,
+    where an object cache says how much of the disk may be used for speed.
+    """
 
     root: Path
     engine: TransferEngine
+    kept: KeptWorkspace | None = None
 
     @contextmanager
     def open(self, execution: Execution) -> Iterator[LocalWorkspace]:
-        with local_directory(self.root, execution) as directory:
+        with ExitStack() as held:
+            directory = held.enter_context(local_directory(self.root, execution))
             cache = self.engine.cache
+            workspace = LocalWorkspace(directory, self.engine, self.kept)
             with cache.inheriting(directory.path) if cache else nullcontext():
-                yield LocalWorkspace(directory, self.engine)
+                yield workspace
+            self._keep(workspace, held)
+
+    def _keep(self, workspace: LocalWorkspace, held: ExitStack) -> None:
+        """Keep the directory of a workspace; one that cannot be kept is removed with ``held``."""
+        cache = self.engine.cache
+        if self.kept is None or cache is None or workspace.keepable is None:
+            return
+        source, size = workspace.keepable
+        with suppress(OSError, ProjectionError):
+            if cache.space.allows(size, workspace.data):
+                self.kept.keep(source, workspace.directory.set_aside(), held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +132,8 @@ class LocalDirectory:
 
     path: Path
     data: Path
+    # Where it is while an executor keeps it.
+    aside: Path
     # An open descriptor of the data folder: while it is open, its inode number cannot be reused,
     # so a folder with that number at that path is the one that was made here.
     data_fd: int
@@ -117,6 +151,11 @@ class LocalDirectory:
                 "it was removed or replaced",
                 hint="A body must keep its workspace folder; it may change anything inside it.",
             )
+
+    def set_aside(self) -> Path:
+        """Give the directory the name of a kept one; return where its data folder is then."""
+        self.assert_ours()
+        return self.path.rename(self.aside) / _DATA
 
     def touch(self) -> int:
         """Return the current time of the file system's clock, in nanoseconds."""
@@ -140,6 +179,7 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
     spread_folders(root)
     name = directory_name(execution)
     fresh, final = root / f"{NEW_PREFIX}{name}", root / name
+    aside = root / f"{KEPT_PREFIX}{os.getpid()}-{_UNSAFE.sub('-', execution.id)}"
     fresh.mkdir(mode=0o700)
     with ExitStack() as held:
         # The lock is released last: no sweep may touch a directory that is being removed.
@@ -147,14 +187,14 @@ def local_directory(root: Path, execution: Execution) -> Iterator[LocalDirectory
             fresh / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
         held.callback(os.close, lock_fd)
-        held.callback(_remove_first, final, fresh)
+        held.callback(_remove_first, final, aside, fresh)
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_marker(fresh, execution)
         (fresh / _DATA).mkdir(mode=0o700)
         data_fd = os.open(fresh / _DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         held.callback(os.close, data_fd)
         fresh.rename(final)
-        yield LocalDirectory(final, final / _DATA, data_fd)
+        yield LocalDirectory(final, final / _DATA, aside, data_fd)
 
 
 def spread_folders(parent: Path) -> None:

@@ -27,6 +27,7 @@ from perago.transfer.counted import CountedStore
 from perago.transfer.engine import Engine
 from perago.transfer.engines import ChosenBySize, Threshold, TransferEngine
 from perago.transfer.inventory import ObjectStore
+from perago.transfer.kept import KeptWorkspace
 from perago.transfer.workspaces import LocalWorkspaces
 from perago.wiring.connections import lakefs_connection
 
@@ -76,11 +77,12 @@ def open_ports(
     with_lakefs: bool = True,
     spark: SparkAccess | None = None,
     count: Advance | None = None,
+    kept: KeptWorkspace | None = None,
 ) -> Iterator[Ports]:
     """Open everything outside that attempts touch, and close it at the end of the block.
 
     Without LakeFS the ports serve workspace-free tasks only. ``count`` is told how many bytes
-    this process has moved.
+    this process has moved. With ``kept``, each attempt leaves its workspace to the next one.
     """
     access = spark or SparkAccess()
 
@@ -91,19 +93,25 @@ def open_ports(
     with ExitStack() as closing_stack:
         storage = None
         if with_lakefs:
-            storage = closing_stack.enter_context(_open_storage(settings, tell, access, count))
+            storage = closing_stack.enter_context(
+                _open_storage(settings, tell, access, count, kept)
+            )
         yield Ports(attempts, SystemClock(), tell, policy or build_policy(settings), storage)
 
 
 @contextmanager
 def _open_storage(
-    settings: Settings, events: EventSink, spark: SparkAccess, count: Advance | None
+    settings: Settings,
+    events: EventSink,
+    spark: SparkAccess,
+    count: Advance | None,
+    kept: KeptWorkspace | None,
 ) -> Iterator[StoragePorts]:
     lakefs = lakefs_connection(settings)
     with closing(LakeFSControl(lakefs)) as lake, closing(LakeFSObjects(lakefs)) as objects:
         store: ObjectStore = objects if count is None else CountedStore(objects, count)
-        engine = build_engine(settings, lakefs, store, events, spark.transfer_session)
-        workspaces = LocalWorkspaces(settings.workspace_root, engine)
+        engine = build_engine(settings, lakefs, store, events, spark.transfer_session, kept)
+        workspaces = LocalWorkspaces(settings.workspace_root, engine, kept)
         tasks = None
         if spark.open is not None:
             tasks = SparkPorts(ConnectExecutions(objects, spark.open, spark.end), objects)
@@ -126,10 +134,11 @@ def build_engine(
     store: ObjectStore,
     events: EventSink,
     transfer_session: Callable[[], Any] | None = None,
+    kept: KeptWorkspace | None = None,
 ) -> TransferEngine:
     """Build the in-process engine and, with a session, the Spark engine for large workspaces."""
     cache = _usable_cache(settings, lakefs.server)
-    in_process = Engine(store, settings.transfer_threads, cache)
+    in_process = Engine(store, settings.transfer_threads, cache, kept)
     if transfer_session is None:
         return in_process
     # Imported here: a worker without Spark need not load pyarrow.

@@ -44,6 +44,7 @@ from perago.spark.client import SparkClient
 from perago.spark.files import SparkFiles
 from perago.tasks.context import AttemptState, attempt_context
 from perago.text import shorten
+from perago.transfer.kept import KeptWorkspace
 from perago.wiring.connections import conductor_connection
 from perago.wiring.jobs import build_context, build_job
 from perago.wiring.ports import SparkAccess, open_ports
@@ -247,6 +248,7 @@ def main(
     access = SparkAccess(spark.open, spark.end, transfer, spark.note)
     task_log = TaskLogHandler(line.report_output)
     keep_log_handler(task_log)
+    kept, with_folders = KeptWorkspace(), {job.name for job in jobs.values() if job.kind == "file"}
     with (
         contextlib.suppress(ChannelClosedError),
         open_ports(
@@ -255,16 +257,28 @@ def main(
             events=line.report_phase,
             with_lakefs=needs_lakefs,
             spark=access,
+            kept=kept,
         ) as ports,
     ):
         channel.send(Ready(pid=os.getpid(), lacks=lacks))
         while True:
-            assignment = line.assignments.get()
+            assignment = _next_assignment(line, kept)
             task_log.begin()
+            if assignment.task not in with_folders:
+                kept.drop()  # the attempt takes nothing of it, and may run for hours
             outcome = _run(jobs, assignment, ports, spark, line)
             remains.clear()  # guardrails are an author's code too
             _flush()
             channel.send(_finished(assignment.execution, outcome))
+
+
+def _next_assignment(line: SupervisorLine, kept: KeptWorkspace) -> Assignment:
+    """Wait for an assignment; if none comes soon, drop what is kept for it."""
+    while True:
+        try:
+            return line.assignments.get(timeout=kept.seconds_left())
+        except queue.Empty:
+            kept.drop()
 
 
 def _run(

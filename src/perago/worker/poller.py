@@ -155,8 +155,10 @@ class Poller:
                 draining.wait(min(pause, _TICK_SECONDS))
                 continue
             for delivery in self._claim(len(inboxes)):
+                # The slot that became idle last: its executor may have kept what the step needs.
+                self._gather()
                 # What a poll claimed while the stop came goes back: nothing of it has run yet.
-                if draining.is_set() or not inboxes.popleft().give(delivery):
+                if draining.is_set() or not inboxes.pop().give(delivery):
                     self._claims.hand_back(delivery)
 
     def _gather(self) -> None:

@@ -16,7 +16,9 @@ from functools import cache
 import structlog
 
 from perago.masking import environment_with_secrets
+from perago.protocol.identity import Execution
 from perago.retry import growing_pause
+from perago.transfer.sweep import clear, clear_kept
 from perago.worker import cgroups
 from perago.worker.channel import Channel, ChannelClosedError, Ready
 from perago.worker.context import WorkerContext
@@ -28,6 +30,8 @@ _END_SECONDS = 15.0
 # The line closes a moment before everything is gone.
 _CLOSING_SECONDS = 5.0
 _TICK_SECONDS = 0.1
+# After an outcome, a slot does not wait longer for what is left of its attempt's directory.
+_REMOVAL_SECONDS = 60.0
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _log = structlog.get_logger(__name__)
@@ -175,12 +179,31 @@ class LiveExecutor:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
+            self._clear_kept(process)
 
     def note_death(self, process: ExecutorProcess) -> str:
         """Count a death, and say how the process ended."""
         self._process = None
         self._deaths += 1
-        return process.reap()
+        how = process.reap()
+        self._clear_kept(process)
+        return how
+
+    def remove_rest(self, execution: Execution) -> None:
+        """Remove what the executor did not in its time: very large directories."""
+        try:
+            clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
+        except Exception:  # noqa: BLE001  what is left is swept at the next start
+            _log.exception("slot_failed", slot=self._slot)
+        if self._process is not None:
+            # What it still keeps is locked, and not waited for.
+            self._clear_kept(self._process, seconds=0.0, removal_seconds=_REMOVAL_SECONDS)
+
+    def _clear_kept(self, process: ExecutorProcess, **limits: float) -> None:
+        try:
+            clear_kept(self._context.root, process.pid, **limits)
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("slot_failed", slot=self._slot)
 
     def note_outcome(self) -> None:
         """An attempt reached its outcome: deaths before it are not in a row with later ones."""

@@ -32,7 +32,6 @@ from perago.protocol.json_value import MAX_DEPTH, is_too_deep
 from perago.protocol.outcome import Failed, Outcome, describe, failure_of, machine_error
 from perago.protocol.ports import Delivery
 from perago.tasks.definition import TaskDefinition
-from perago.transfer.sweep import clear
 from perago.wiring.jobs import build_job
 from perago.worker.channel import (
     Assignment,
@@ -53,8 +52,6 @@ from perago.worker.process import ExecutorProcess, LiveExecutor
 from perago.worker.report import Progress
 
 _TICK_SECONDS = 0.1
-# After an outcome, a slot does not wait longer for what is left of its attempt's directory.
-_REMOVAL_SECONDS = 60.0
 # An executor may notice the end of Spark's server before the thread that watches the server does.
 _DEATH_SECONDS = 2.0
 # From the fence that lets an attempt publish until its outcome, it is not stopped from outside.
@@ -123,16 +120,9 @@ class Slot:
             # The heartbeat is joined: one in flight could overwrite a completion.
             self._context.conclude(delivery, definition, running, ending)
             self.running = None
-            self._remove_rest(execution)
+            self._executor.remove_rest(execution)
         self._poller.note(delivery.task_type, ending)
         self._executor.note_attempt()
-
-    def _remove_rest(self, execution: Execution) -> None:
-        """Remove what the executor did not in its time: a very large directory."""
-        try:
-            clear(self._context.root, execution, removal_seconds=_REMOVAL_SECONDS)
-        except Exception:  # noqa: BLE001  what is left is swept at the next start
-            _log.exception("slot_failed", slot=self.number)
 
     def _run(self, running: RunningAttempt, delivery: Delivery) -> Outcome | Stopped:
         length = len(running.execution.attempt.task_id)

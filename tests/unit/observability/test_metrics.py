@@ -131,6 +131,16 @@ def test_what_came_from_the_object_cache_is_counted_apart_from_what_moved() -> N
     assert value(metrics, "object_cache_evictions_total", task="t") == 5
 
 
+def test_what_the_attempt_before_left_is_counted_apart_from_what_moved() -> None:
+    metrics = WorkerMetrics(["t"])
+    counts = {"cache_hits": 1, "cache_hit_bytes": 200, "kept_files": 3, "kept_bytes": 700}
+    downloaded = {"objects": 5, "bytes": 1000, **counts}
+    metrics.observe("t", PhaseEvent("phase_ended", "download", 1.0, downloaded))
+    assert value(metrics, "transfer_bytes_total", task="t", direction="download") == 100
+    assert value(metrics, "transfer_objects_total", task="t", direction="download") == 1
+    assert value(metrics, "kept_files_total", task="t") == 3
+
+
 @pytest.mark.parametrize(
     ("phase", "error", "fence"),
     [

@@ -108,6 +108,19 @@ def test_as_many_are_claimed_at_once_as_slots_wait() -> None:
     assert len(queues.waiting["a"]) == 4
 
 
+def test_the_slot_that_became_idle_last_gets_the_next_attempt() -> None:
+    """Its executor may have kept the workspace of the step before."""
+    queues, stops = Queues(a=0), StopSignals()
+    with polling(queues, stops) as poller:
+        first, second = SlotInbox(), SlotInbox()
+        for inbox in (first, second):
+            poller.offer(inbox)
+        until(lambda: len(poller._inboxes) == 2, "both slots to be idle")
+        queues.waiting["a"].append(0)
+        assert second.take(stops.draining) is not None
+        assert len(poller._inboxes) == 1
+
+
 def test_a_queue_that_may_hold_more_is_asked_without_waiting_and_an_empty_one_for_one() -> None:
     queues, stops = Queues(a=3), StopSignals()
     poller = Poller(queues, ["a"], stops)
