@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -518,32 +519,20 @@ root, pid = Path(sys.argv[1]), int(sys.argv[2])
 for report in (sweep(root), clear_kept(root, pid, seconds=0)):
     print(*(entry.fate for entry in report.entries))
 """
-# An executor that is killed while it keeps a workspace.
-KEEP = """
-import os, signal, sys
-from pathlib import Path
-import tests.unit.transfer.test_kept as tests
-from perago.transfer.cache import ObjectCache
-folder = Path(sys.argv[1])
-host = tests.Host(folder, ObjectCache(folder / "cache", 1 << 30))
-with host.workspace():
-    pass
-print(os.getpid(), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 @pytest.mark.parametrize("by_pid", [True, False])
 def test_what_a_dead_executor_kept_is_removed(tmp_path: Path, by_pid: bool) -> None:
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-c", KEEP, str(tmp_path)]
-    ended = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode < 0, ended.stderr
+    if (pid := os.fork()) == 0:
+        # The executor, which is killed while it keeps a workspace.
+        try:
+            with Host(tmp_path, ObjectCache(tmp_path / "cache", 1 << 30)).workspace():
+                pass
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
     (folder,) = (tmp_path / "root").iterdir()
     assert folder.name.startswith(".new-kept-")
-    pid = int(ended.stdout)
     assert clear_kept(tmp_path / "root", pid + 1).entries == ()
     report = clear_kept(tmp_path / "root", pid) if by_pid else sweep(tmp_path / "root")
     assert report.of(Fate.REMOVED) == [folder]
