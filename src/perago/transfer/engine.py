@@ -19,10 +19,11 @@ from perago.transfer.moving import (
     landing_folder,
     upload_partition,
 )
+from perago.transfer.partition import Bounds, TransferSize
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
 from perago.transfer.removal import remove_tree
-from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.scan import FetchedFile, LocalTree, scan, scan_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,29 @@ class FetchedProjection:
 
     def changes(self, body_started_ns: int) -> SyncPlan:
         tree = scan(self.data)
+        return self._plan(tree, self._suspects(tree, body_started_ns))
+
+    def changes_within(self, bounds: Bounds, body_started_ns: int) -> SyncPlan | None:
+        """Compare as ``changes`` does, but not beyond some bounds: then return None.
+
+        They bound the entries of the data folder, and the bytes that would have to be hashed.
+        """
+        if (tree := scan_within(self.data, bounds.objects)) is None:
+            return None
+        suspected = self._suspects(tree, body_started_ns)
+        to_hash = TransferSize(len(suspected), sum(one.size for one in suspected))
+        return self._plan(tree, suspected) if bounds.hold(to_hash) else None
+
+    def _suspects(self, tree: LocalTree, body_started_ns: int) -> list[Suspect]:
+        return [self._suspect(path) for path in suspects(tree, self.files, body_started_ns)]
+
+    def _suspect(self, path: str) -> Suspect:
+        remote, file = self.projection.files[path], self.files[path]
+        return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
+
+    def _plan(self, tree: LocalTree, suspected: list[Suspect]) -> SyncPlan:
         store, threads = self.engine.store, self.engine.threads
         repository, ref, prefix = self.source.repository, self.source.ref, self.source.prefix
-        paths = suspects(tree, self.files, body_started_ns)
-        suspected = [self._suspect(path) for path in paths]
         changed = changed_files(store, repository, ref, self.data, suspected, threads)
         return build_sync_plan(
             projection=self.projection,
@@ -104,10 +124,6 @@ class FetchedProjection:
             prefix=prefix,
             is_changed=changed.__contains__,
         )
-
-    def _suspect(self, path: str) -> Suspect:
-        remote, file = self.projection.files[path], self.files[path]
-        return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
 
 
 @contextmanager
