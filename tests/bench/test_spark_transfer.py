@@ -17,6 +17,7 @@ import pytest
 from perago.protocol.workspace import StagingBranch
 from perago.transfer.engines import TransferEngine
 from perago.transfer.inventory import Projection
+from perago.transfer.on_spark.engine import COMPARED_HERE
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import build_sync_plan
 from perago.transfer.removal import remove_tree
@@ -44,7 +45,7 @@ HERE, THERE = f"{OURS}, in process", f"{OURS}, on Spark"
 def test_moving_20000_objects_of_1_kb(
     lake: LakeRepository, spark_session: SparkSession, rounds: int, book: Book, tmp_path: Path
 ) -> None:
-    engines = Engines(lake, spark_session, Bounds())
+    engines = Engines(lake, spark_session, Bounds(), compared_here=COMPARED_HERE)
     engines.spark_threads = 16
     files = fill(tmp_path / "files", OBJECTS, SIZE)
     plan = build_sync_plan(

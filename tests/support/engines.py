@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from perago.protocol.events import PhaseEvent
 from perago.transfer.engine import Engine
 from perago.transfer.engines import Fetched, TransferEngine
 from perago.transfer.inventory import RemoteObject, Source
-from perago.transfer.on_spark.engine import SparkEngine
+from perago.transfer.on_spark.engine import COMPARED_HERE, SparkEngine
 from perago.transfer.partition import Bounds
 from perago.transfer.plan import SyncPlan
 from perago.transfer.scan import scan
@@ -37,6 +37,8 @@ class Engines:
     events: list[PhaseEvent] = field(default_factory=list)
     spark_threads: int = 4
     units: int = 5
+    # So low that Spark compares what has more than a file.
+    compared_here: Bounds = field(default_factory=lambda: Bounds(objects=1, size=1))
 
     @property
     def process(self) -> Engine:
@@ -52,7 +54,12 @@ class Engines:
             threads=self.spark_threads,
             bounds=self.bounds,
             min_subtrees=self.units,
+            compared_here=self.compared_here,
         )
+
+    @property
+    def spark_comparing_here(self) -> SparkEngine:
+        return replace(self.spark, compared_here=COMPARED_HERE)
 
     def a_folder(self) -> Path:
         data = self.lake.root / f"attempt-{uuid.uuid4().hex}" / "data"

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from perago.transfer.engine import Engine
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import Source, project
 from perago.transfer.paths import FileSystem, check_projection
@@ -99,7 +100,16 @@ def plan_on_spark(count: int, data: Path, order: dict[str, str]) -> Callable[[],
             assert listed.total().objects == count
             files = TransferTable(tables / "fetched", FETCHED, parts)
             before = SparkFetched(
-                jobs, task_context, data, "", engine.bounds, engine.min_subtrees, files, markers
+                jobs=jobs,
+                task_context=task_context,
+                data=data,
+                source=SOURCE,
+                bounds=engine.bounds,
+                min_subtrees=engine.min_subtrees,
+                files=files,
+                markers=markers,
+                in_process=Engine(engine.store),
+                compared_here=engine.compared_here,
             )
             return before.changes(BODY_STARTED_NS)
         finally:

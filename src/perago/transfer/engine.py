@@ -14,10 +14,11 @@ from perago.transfer.downloading import DownloadTarget, download_partition, land
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Projection, RemoteObject, Source, project
 from perago.transfer.kept import KeptWorkspace
+from perago.transfer.partition import Bounds, TransferSize
 from perago.transfer.paths import FileSystem, check_projection
 from perago.transfer.plan import SyncPlan, build_sync_plan, suspects
 from perago.transfer.removal import remove_tree
-from perago.transfer.scan import FetchedFile, scan
+from perago.transfer.scan import FetchedFile, LocalTree, scan, scan_within
 from perago.transfer.uploading import delete_partition, upload_partition
 
 
@@ -97,10 +98,29 @@ class FetchedProjection:
 
     def changes(self, body_started_ns: int) -> SyncPlan:
         tree = scan(self.data)
+        return self._plan(tree, self._suspects(tree, body_started_ns))
+
+    def changes_within(self, bounds: Bounds, body_started_ns: int) -> SyncPlan | None:
+        """Compare as ``changes`` does, but not beyond some bounds: then return None.
+
+        They bound the entries of the data folder, and the bytes that would have to be hashed.
+        """
+        if (tree := scan_within(self.data, bounds.objects)) is None:
+            return None
+        suspected = self._suspects(tree, body_started_ns)
+        to_hash = TransferSize(len(suspected), sum(one.size for one in suspected))
+        return self._plan(tree, suspected) if bounds.hold(to_hash) else None
+
+    def _suspects(self, tree: LocalTree, body_started_ns: int) -> list[Suspect]:
+        return [self._suspect(path) for path in suspects(tree, self.files, body_started_ns)]
+
+    def _suspect(self, path: str) -> Suspect:
+        remote, file = self.projection.files[path], self.files[path]
+        return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
+
+    def _plan(self, tree: LocalTree, suspected: list[Suspect]) -> SyncPlan:
         store, threads = self.engine.store, self.engine.threads
         repository, ref, prefix = self.source.repository, self.source.ref, self.source.prefix
-        paths = suspects(tree, self.files, body_started_ns)
-        suspected = [self._suspect(path) for path in paths]
         changed = changed_files(store, repository, ref, self.data, suspected, threads)
         return build_sync_plan(
             projection=self.projection,
@@ -108,10 +128,6 @@ class FetchedProjection:
             prefix=prefix,
             is_changed=changed.__contains__,
         )
-
-    def _suspect(self, path: str) -> Suspect:
-        remote, file = self.projection.files[path], self.files[path]
-        return Suspect(path, remote.key, remote.size, file.digest, file.is_hashed)
 
 
 def _kept_counts(files: dict[str, FetchedFile]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from perago.errors import ProjectionError
@@ -85,10 +86,20 @@ class LocalEntry:
 
 def scan(folder: Path) -> LocalTree:
     """List a data folder. Raises ``ProjectionError`` for a symlink, socket, pipe or device."""
+    return _tree(scanned(folder))
+
+
+def scan_within(folder: Path, most: int) -> LocalTree | None:
+    """List a data folder as ``scan`` does, or return None if it has more than ``most`` entries."""
+    entries = list(islice(scanned(folder), most + 1))
+    return _tree(entries) if len(entries) <= most else None
+
+
+def _tree(entries: Iterable[LocalEntry]) -> LocalTree:
     files: dict[str, StatRecord] = {}
     folders: set[str] = set()
     specials: list[tuple[str, str]] = []
-    for entry in scanned(folder):
+    for entry in entries:
         if entry.special is not None:
             specials.append((entry.path, entry.special))
         elif entry.record is None:

@@ -25,6 +25,7 @@ from perago.settings import Settings
 from perago.spark.session import close_session, open_session
 from perago.transfer.inventory import Source
 from perago.transfer.on_spark.engine import SparkEngine
+from perago.transfer.partition import Bounds
 from perago.wiring.connections import lakefs_connection
 from support.connect import Serve
 from support.real_world import SEED, RealWorld
@@ -126,7 +127,11 @@ def test_spark_moves_a_workspace_through_it_where_the_file_does_not_exist(
     session = open_session(server.remote, uuid.uuid4().hex)
     with closing(LakeFSObjects(private)) as objects:
         engine = SparkEngine(
-            objects, LakeFSStoreSerializer(private), lambda: session, events.append
+            objects,
+            LakeFSStoreSerializer(private),
+            lambda: session,
+            events.append,
+            compared_here=Bounds(objects=1),
         )
         try:
             fetched = engine.fetch(Source(world.repository, world.ref, "data"), data)

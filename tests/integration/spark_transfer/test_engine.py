@@ -150,7 +150,10 @@ TELLING = ("many folders below a prefix",)
 def assert_same(
     engines: Engines, before: dict[str, bytes], after: dict[str, bytes], prefix: str, units: int
 ) -> None:
-    """Both engines lead to the same tree, plan and branch, or to the same error."""
+    """Both engines lead to the same tree, plan and branch, or to the same error.
+
+    Also the one on Spark when this process compares.
+    """
     lake = engines.lake
     engines.units = units
     for key in lake.listing():
@@ -160,9 +163,10 @@ def assert_same(
     ref = lake.commit()
     found = [
         engines.outcome(engine, ref, prefix, lambda data: written_over(after, data))
-        for engine in (engines.process, engines.spark)
+        for engine in (engines.process, engines.spark, engines.spark_comparing_here)
     ]
     assert found[1] == found[0]
+    assert found[2] == found[0]
 
 
 @pytest.mark.parametrize(

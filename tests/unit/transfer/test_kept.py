@@ -526,7 +526,8 @@ def test_what_a_dead_executor_kept_is_removed(tmp_path: Path, by_pid: bool) -> N
     if (pid := os.fork()) == 0:
         # The executor, which is killed while it keeps a workspace.
         try:
-            with Host(tmp_path, ObjectCache(tmp_path / "cache", 1 << 30)).workspace():
+            host = Host(tmp_path, ObjectCache(tmp_path / "cache", 1 << 30))
+            with host.workspace():
                 pass
         finally:
             os.kill(os.getpid(), signal.SIGKILL)

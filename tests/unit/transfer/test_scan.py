@@ -21,6 +21,7 @@ from perago.transfer.scan import (
     StatRecord,
     level,
     scan,
+    scan_within,
     scanned,
 )
 from perago.transfer.subtrees import Subtree
@@ -44,6 +45,14 @@ def test_a_scan_ignores_the_attempt_marker_at_the_root_only(tmp_path: Path) -> N
     for folder in (tmp_path, tmp_path / "sub"):
         (folder / ".perago-attempt.json").touch()
     assert set(scan(tmp_path).files) == {"sub/.perago-attempt.json"}
+
+
+def test_a_bounded_scan_gives_the_same_tree_or_nothing(tmp_path: Path) -> None:
+    for name in ("a/b/one", "two"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert scan_within(tmp_path, 4) == scan(tmp_path)
+    assert scan_within(tmp_path, 3) is None
 
 
 @pytest.mark.parametrize("target", ["file", "folder", "missing"])

@@ -2,7 +2,7 @@
 
 Listing, download, scan and plan are tables beside the data folder, never lists in this process: it
 divides the tree into subtrees and holds one size per group of objects. Spark lists, scans, joins,
-hashes and moves.
+hashes and moves. Only a comparison that is within bounds is made in this process, in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from perago.protocol.events import EventSink
 from perago.protocol.workspace import StagingBranch
-from perago.transfer.engine import download_target, make_folders
+from perago.transfer.engine import Engine, download_target, make_folders
 from perago.transfer.engines import Plan
 from perago.transfer.inventory import ObjectStore, Source, project
 from perago.transfer.on_spark import functions
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 # A delete costs very little, and one request takes many of them.
 _DELETES = Bounds(objects=50_000)
+# What is compared in this process. Three jobs take 3 s, whatever they do: meanwhile one process
+# scans as many files, or hashes as many bytes. It needs some 60 MB for them.
+COMPARED_HERE = Bounds(objects=50_000, size=1 << 30)
 
 
 class StoreSerializer(Protocol):
@@ -64,6 +67,7 @@ class SparkEngine:
     bounds: Bounds = field(default_factory=Bounds)
     # A tree is divided into at least so many subtrees, if it can be, to be listed and scanned.
     min_subtrees: int = 48
+    compared_here: Bounds = COMPARED_HERE
 
     @property
     def cache(self) -> None:
@@ -86,11 +90,13 @@ class SparkEngine:
             jobs=jobs,
             task_context=task_context,
             data=data,
-            prefix=source.prefix,
+            source=source,
             bounds=self.bounds,
             min_subtrees=self.min_subtrees,
             files=table_of(results, tables / "fetched", FETCHED),
             markers=markers,
+            in_process=Engine(self.store, self.threads),
+            compared_here=self.compared_here,
         )
 
     def _list(

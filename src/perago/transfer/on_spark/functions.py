@@ -228,7 +228,8 @@ def task(work: Callable[..., PartitionResult], *given: object) -> PartitionFunct
     return partial(run_partition, partial(work, *given))
 
 
-def _record_of(row: Row) -> StatRecord:
+def record_of(row: Row) -> StatRecord:
+    """Read the stat record from a row of a table that has one."""
     return StatRecord(*(row[name] for name in RECORD))
 
 
@@ -237,4 +238,4 @@ def upload_of(row: Row) -> Upload:
     kept: dict[str, object] = {}
     if row["content_type"] is not None:
         kept = {"content_type": row["content_type"], "metadata": load_metadata(row["metadata"])}
-    return Upload(row["path"], row["key"], _record_of(row), **kept)  # type: ignore[arg-type]
+    return Upload(row["path"], row["key"], record_of(row), **kept)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""The sync plan as tables, made by a join of the download and the data folder on the path."""
+"""The sync plan as tables, made by a join of the download and the data folder on the path.
+
+Where both are small, the plan is made in memory, by the functions of the engine in process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perago.names import listing_prefix
+from perago.transfer.engine import Engine, FetchedProjection
 from perago.transfer.engines import Plan
+from perago.transfer.inventory import Projection, RemoteObject, Source
 from perago.transfer.on_spark import functions
 from perago.transfer.on_spark.jobs import Jobs, table_of
 from perago.transfer.on_spark.subtrees import (
@@ -31,12 +36,19 @@ from perago.transfer.on_spark.tables import (
     PartWriter,
     TransferTable,
     dump_metadata,
+    load_metadata,
     values_of,
 )
 from perago.transfer.partition import Bounds
 from perago.transfer.paths import refuse_paths
 from perago.transfer.plan import SyncPlan
-from perago.transfer.scan import COARSE_TICK_NS, FINE_TICK_NS, level, refuse_special
+from perago.transfer.scan import (
+    COARSE_TICK_NS,
+    FINE_TICK_NS,
+    FetchedFile,
+    level,
+    refuse_special,
+)
 from perago.transfer.subtrees import split
 
 if TYPE_CHECKING:
@@ -86,17 +98,40 @@ class SparkFetched:
     # Provides the context of tasks, with a folder for its file.
     task_context: Callable[[Path], AbstractContextManager[functions.TransferContext]]
     data: Path
-    prefix: str
+    source: Source
     bounds: Bounds
     min_subtrees: int
     files: TransferTable
     markers: TransferTable
+    in_process: Engine
+    compared_here: Bounds
 
     def counts(self) -> dict[str, int]:
         total = self.files.total()
         return {"objects": total.objects, "bytes": total.size}
 
-    def changes(self, body_started_ns: int) -> SparkPlan:
+    def changes(self, body_started_ns: int) -> Plan:
+        fetched = self.files.total() + self.markers.total()
+        if fetched.objects <= self.compared_here.objects:
+            here = self._in_memory().changes_within(self.compared_here, body_started_ns)
+            # None, and not a plan without changes, which is false.
+            if here is not None:
+                return here
+        return self._changes_on_spark(body_started_ns)
+
+    def _in_memory(self) -> FetchedProjection:
+        """Read the tables: no job is needed for that."""
+        projection, files = Projection({}, {}), dict[str, FetchedFile]()
+        for row in self.files.rows():
+            path = row["path"]
+            kept = row["content_type"], load_metadata(row["metadata"])
+            projection.files[path] = RemoteObject(row["key"], row["size"], *kept)
+            files[path] = FetchedFile(functions.record_of(row), row["digest"], row["is_hashed"])
+        for row in self.markers.rows():
+            projection.markers[row["path"].removesuffix("/")] = RemoteObject(row["key"], 0)
+        return FetchedProjection(self.in_process, self.source, projection, files, self.data, {})
+
+    def _changes_on_spark(self, body_started_ns: int) -> SparkPlan:
         # A unique name: a plan may be made more than once.
         changes = self.data.with_name(f"{self.data.name}.changes-{uuid.uuid4().hex}")
         changes.mkdir(mode=0o700)
@@ -106,7 +141,7 @@ class SparkFetched:
         partitions = max(missing, assignment.partitions)
         joined = self._joined(local, assignment, partitions)
         suspects = joined.where(may_have_changed(body_started_ns))
-        start = listing_prefix(self.prefix)
+        start = listing_prefix(self.source.prefix)
         with (
             self.task_context(changes) as context,
             self.jobs.repacked(suspects, self.bounds) as (packed, partitions),
@@ -122,7 +157,7 @@ class SparkFetched:
         """Scan the data folder in tasks and check every name; return the table of what is there."""
         subtrees = split(partial(level, self.data), self.min_subtrees)
         groups = self.bounds.part(GROUPS_PER_PARTITION)
-        task = functions.task(scan_subtrees, self.data, self.prefix, changes, groups)
+        task = functions.task(scan_subtrees, self.data, self.source.prefix, changes, groups)
         tasks = min(MAX_TASKS, self.files.total().objects // _FOUND_PER_TASK + 2)
         written = write_subtrees(subtrees, changes / "subtrees", tasks)
         results = self.jobs.inspect("diff", "scan", written, task)

@@ -73,6 +73,8 @@ def list_subtrees(
                     _add_problem(bad, item.key, why)
                 elif entry.is_marker:
                     markers.add(f"{path}/", item.key, *[None] * (len(FETCHED) - 2))
+                    # No column has the group: it counts the markers.
+                    markers.group(item.size)
                 else:
                     kept = item.content_type, dump_metadata(item.metadata), item.checksum
                     listed.add(path, item.key, *kept, item.size, listed.group(item.size))
