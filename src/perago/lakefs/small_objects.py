@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from perago.connections import LakeFSConnection
-from perago.lakefs.api import STAT, credentials, parsed
+from perago.lakefs.api import STAT, credentials
 from perago.lakefs.batch import BatchRequest
 from perago.lakefs.pieces import PIECE_PATIENCE
 from perago.lakefs.refs import branch_path, ref_path
@@ -73,7 +73,7 @@ class SmallObjects:
         answers = self._client.exchange_all(requests, at_once=at_once, seconds=self._seconds)
         for write, answer in answers:
             digest = hashlib.md5(write.content, usedforsecurity=False).hexdigest()
-            if _confirms(bytes(answer), write, digest):
+            if _confirms(answer, write, digest):
                 yield write, digest
 
 
@@ -83,10 +83,10 @@ def _is_plain(content_type: str) -> bool:
     return content_type.isascii() and content_type.isprintable() and not is_form
 
 
-def _confirms(answer: bytes, write: SmallWrite, digest: str) -> bool:
+def _confirms(answer: memoryview, write: SmallWrite, digest: str) -> bool:
     """Return whether LakeFS says that it has exactly what was sent."""
     try:
-        found = parsed(STAT)(answer)
+        found = STAT.validate_json(bytes(answer))
     except ValueError:
         return False
     wanted = (write.key, len(write.content), digest, write.content_type)

@@ -21,7 +21,7 @@ _MAX_ERROR = 64 << 10
 _MAX_AROUND = 64 << 10
 # Stores close idle connections after 5 seconds and more.
 _KEEP_ALIVE_SECONDS = 4.0
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: |\r|\Z)")
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([0-9]{3})(?: |\r|\Z)")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _WITHOUT_CONTENT = {204, 304}
@@ -55,18 +55,18 @@ class Head:
     @classmethod
     def parsed(cls, text: bytes) -> Head:
         """Parse a head; raises ``AnswerError`` for one that could be read in two ways."""
-        line, *lines = text.split(b"\r\n")
+        line, *lines = text.decode("latin-1").split("\r\n")
         status = _STATUS_LINE.match(line)
         if status is None:
             raise AnswerError("the answer is not HTTP")
         fields: dict[str, str] = {}
         for field in lines:
-            name, colon, value = field.decode("latin-1").partition(":")
+            name, colon, value = field.partition(":")
             name, value = name.lower(), value.strip()
             if not colon or (fields.get(name, value) != value and name in _FRAMING):
                 raise AnswerError("the head of the answer is not HTTP")
             fields[name] = value
-        return cls(int(status[2]), status[1] == b"1", fields)
+        return cls(int(status[2]), status[1] == "1", fields)
 
     @property
     def length(self) -> int | None:

@@ -66,7 +66,7 @@ def _upload_small(
         for upload in uploads:
             if upload.size <= LARGEST_IN_BATCH and not upload.metadata:
                 paths[upload.key] = path = f"{folder}/{upload.path}"
-                content = _read_as_scanned(Path(path), upload)
+                content = _read_as_scanned(path, upload)
                 yield SmallWrite(upload.key, content, upload.content_type)
 
     done: set[str] = set()
@@ -99,7 +99,7 @@ def _upload_each(
     return digests
 
 
-def _read_as_scanned(source: Path, upload: Upload) -> bytes:
+def _read_as_scanned(source: str, upload: Upload) -> bytes:
     """Read a small file; raises ``ProjectionError`` if it is not as it was scanned."""
     with reading(upload.path):
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
