@@ -67,11 +67,11 @@ def _both(*args: Any, **kwargs: Any) -> tuple[Boundary, Boundary]:
 
 BOUNDARIES: tuple[Boundary, ...] = (
     Boundary("validation", "lakefs", "GET", rf"{_REPOSITORY}/commits/"),
-    Boundary("download", "lakefs", "GET", r"^/repo-\w+/[0-9a-f]{64}/data/"),
+    Boundary("download", "lakefs", "GET", rf"{_REPOSITORY}/refs/[0-9a-f]{{64}}/objects\?path=data"),
     Boundary("body", "lakefs", "", ""),
     Boundary("first fence", "conductor", "POST", r"/api/tasks$", 1),
     *_both("branch", "lakefs", "POST", rf"{_REPOSITORY}/branches$"),
-    Boundary("upload", "lakefs", "PUT", r"^/repo-\w+/perago-staging"),
+    Boundary("upload", "lakefs", "POST", r"/perago-staging[^/]*/objects\?path="),
     *_both("commit", "lakefs", "POST", r"/perago-staging[^/]*/commits$"),
     Boundary("second fence", "conductor", "POST", r"/api/tasks$", 2),
     Boundary("withdrawal", "lakefs", "GET", rf"{_REPOSITORY}/branches\?"),

@@ -27,8 +27,8 @@ from support.waiting import PATIENCE, until
 TASK_MODULES = Path(__file__).parent / "task_modules"
 # The requests to LakeFS that mark a phase of an attempt.
 PHASES = {
-    "download": r"GET /repo-\w+/[0-9a-f]{64}/data/",
-    "staging": r"PUT /repo-\w+/perago-staging",
+    "download": r"GET /api/v1/repositories/repo-\w+/refs/[0-9a-f]{64}/objects\?path=data",
+    "staging": r"POST /api/v1/repositories/repo-\w+/branches/perago-staging[\w-]+/objects\?path=",
     "publish": r"POST /api/v1/repositories/repo-\w+/refs/perago-staging[\w-]+/merge/main",
 }
 
