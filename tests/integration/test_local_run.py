@@ -313,8 +313,8 @@ class TestTransaction:
     @pytest.mark.parametrize(
         "request_line",
         [
-            r"PUT \S+perago-staging",
-            pytest.param(r"GET \S+/data/a\.txt", marks=pytest.mark.slow),
+            r"POST \S+perago-staging\S+/objects\?",
+            pytest.param(r"GET \S+/objects\?path=data%2Fa\.txt", marks=pytest.mark.slow),
             pytest.param(r"POST \S+/commits", marks=pytest.mark.slow),
         ],
     )
