@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from perago.errors import BackendUnavailableError
 from perago.http_client import HttpClient
 from perago.http_errors import parse_json
 from perago.lakefs.errors import from_answer, translated
+from perago.lakefs.shared_call import begun
 from perago.names import ENTRIES_PER_PAGE
 from perago.retry import UNSENT_SECONDS, retry_change, retrying_unsent
 
@@ -251,18 +253,26 @@ class LakeFSApi:
         *,
         retrier: Callable[[], Retrying],
     ) -> Iterator[Entry]:
-        """Read a list, page by page; every page is retried by itself."""
-        after = ""
-        while True:
+        """Read a list, page by page; every page is retried by itself.
+
+        The next page is read while the caller deals with the entries of this one.
+        """
+
+        def read(after: str) -> ListingPage[Entry]:
             fields = {**(query or {}), "after": after, "amount": ENTRIES_PER_PAGE}
-            page = self.get(what, path, parsed(kind), fields, retrier=retrier())
-            yield from page.results
-            if not page.pagination.has_more:
-                return
+            return self.get(what, path, parsed(kind), fields, retrier=retrier())
+
+        after, page = "", read("")
+        while page.pagination.has_more:
             # A server that repeats a page would be listed for ever.
             if _key(page.pagination.next_offset) <= _key(after):
+                yield from page.results
                 raise BackendUnavailableError(f"LakeFS could not {what}: it repeats a page")
             after = page.pagination.next_offset
+            following = begun(partial(read, after))
+            yield from page.results
+            page = following.result()
+        yield from page.results
 
     def has_any(
         self,

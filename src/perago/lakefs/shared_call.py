@@ -1,13 +1,31 @@
-"""One request for all threads that want the same at the same time."""
+"""Requests and threads: one request for all that want the same, and one that is made meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Lock
+from contextvars import copy_context
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+
+
+def begun(call: Callable[[], Result]) -> Future[Result]:
+    """Make a call in a thread, with the deadlines of this one.
+
+    Nothing waits for a call whose result is not wanted any more: it ends by its own limits.
+    """
+    future, context = Future[Result](), copy_context()
+
+    def make() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:  # noqa: BLE001  raised where the result is wanted
+            future.set_exception(error)
+
+    Thread(target=make, name="perago-ahead", daemon=True).start()
+    return future
 
 
 class SharedCall(Generic[Result]):

@@ -6,7 +6,6 @@ to be signed, and the answer to an upload says what LakeFS has now.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from perago.lakefs.batch import BatchRequest
 from perago.lakefs.pieces import PIECE_PATIENCE
 from perago.lakefs.refs import branch_path, ref_path
 from perago.lakefs.store_client import SplitAddress, StoreClient, request_head
-from perago.transfer.inventory import RemoteObject, SmallWrite
+from perago.transfer.inventory import RemoteObject, SmallWrite, digest_of
 
 
 class SmallObjects:
@@ -72,7 +71,7 @@ class SmallObjects:
         requests = (request(write) for write in writes if _is_plain(write.content_type))
         answers = self._client.exchange_all(requests, at_once=at_once, seconds=self._seconds)
         for write, answer in answers:
-            digest = hashlib.md5(write.content, usedforsecurity=False).hexdigest()
+            digest = digest_of(write.content)
             if _confirms(answer, write, digest):
                 yield write, digest
 

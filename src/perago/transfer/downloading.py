@@ -25,6 +25,7 @@ from perago.transfer.inventory import (
     Digest,
     ObjectStore,
     RemoteObject,
+    digest_of,
 )
 from perago.transfer.scan import (
     COARSE_TICK_NS,
@@ -144,9 +145,7 @@ class _Download:
         small = (remote for _, remote in items if remote.key in paths)
         contents = self._store.read_many(self._repository, self._ref, small, at_once)
         for remote, content in contents:
-            hashed = Digest(remote.size)
-            hashed.update(content)
-            if hashed.text() == remote.checksum:
+            if digest_of(content) == remote.checksum:
                 self._put_in_place(paths[remote.key], remote, content)
         return [item for item in items if item[0] not in self.fetched]
 

@@ -100,6 +100,11 @@ class Digest:
         return _new_md5(b"".join(parts)).hexdigest()
 
 
+def digest_of(content: bytes | memoryview) -> str:
+    """Return the digest of content that is one piece."""
+    return _new_md5(content).hexdigest()
+
+
 def _md5(content: memoryview) -> bytes:
     return _new_md5(content).digest()
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from perago.transfer.inventory import DIGEST, PIECE, Digest, RemoteObject, Source
+from perago.transfer.inventory import DIGEST, PIECE, Digest, RemoteObject, Source, digest_of
 from perago.transfer.removal import opened_folder
 from perago.transfer.scan import FetchedFile, StatRecord
 
@@ -104,21 +104,27 @@ class _FileTraits(NamedTuple):
     attributes: dict[str, bytes]
 
     @classmethod
-    def of(cls, descriptor: int, found: os.stat_result) -> _FileTraits:
-        attributes = _attributes(descriptor)
-        return cls(found.st_mode, found.st_uid, found.st_gid, found.st_nlink, attributes)
-
-    @classmethod
     def of_new_file(cls, path: str) -> _FileTraits:
         """Make and remove a file; raises ``OSError`` also where there are no leases."""
         os.close(os.open(path, _CREATE, 0o666))
         descriptor = os.open(path, _READ)
         try:
             _lease(descriptor)
-            return cls.of(descriptor, os.fstat(descriptor))
+            found, attributes = os.fstat(descriptor), _attributes(descriptor)
+            return cls(found.st_mode, found.st_uid, found.st_gid, found.st_nlink, attributes)
         finally:
             os.close(descriptor)
             os.unlink(path)  # noqa: PTH108
+
+    def fit(self, descriptor: int, found: os.stat_result) -> bool:
+        """Return whether an open file has them."""
+        return (
+            found.st_mode == self.mode
+            and found.st_uid == self.owner
+            and found.st_gid == self.group
+            and found.st_nlink == self.links
+            and _attributes(descriptor) == self.attributes
+        )
 
 
 def _move_files(
@@ -174,7 +180,7 @@ def _move_opened(
 ) -> FetchedFile | None:
     found = os.fstat(descriptor)
     # Nothing is read of what is no file: the mode says that, too.
-    if found.st_size != remote.size or _FileTraits.of(descriptor, found) != wanted:
+    if found.st_size != remote.size or not wanted.fit(descriptor, found):
         return None
     _lease(descriptor)
     if _digest(descriptor, remote.size) != remote.checksum:
@@ -206,6 +212,8 @@ def _is_leased(descriptor: int) -> bool:
 
 
 def _digest(descriptor: int, size: int) -> str:
+    if size <= _HASH_PIECE:
+        return digest_of(os.read(descriptor, size))
     digest = Digest(size)
     while size > 0 and (piece := os.read(descriptor, min(size, _HASH_PIECE))):
         digest.update(memoryview(piece))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from perago.errors import ProjectionError
 from perago.text import show_path
@@ -28,9 +29,11 @@ COARSE_TICK_NS = 2_000_000_000
 _REPLACED = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
-@dataclass(frozen=True, slots=True)
-class StatRecord:
-    """A file's identity according to the file system."""
+class StatRecord(NamedTuple):
+    """A file's identity according to the file system.
+
+    A tuple: it is made and compared several times for every file.
+    """
 
     size: int
     mtime_ns: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -365,9 +365,9 @@ def test_spark_tells_suspects_as_this_process_does(spark_session: SparkSession) 
     stamps += [started - tick + near for tick in (FINE_TICK_NS, second) for near in (-1, 0, 1)]
     records = [StatRecord(1, mtime, ctime, 7) for mtime in stamps for ctime in stamps]
     pairs = [(record, record) for record in records]
-    pairs += [(records[0], replace(records[0], **{name: 9})) for name in RECORD]
+    pairs += [(records[0], records[0]._replace(**{name: 9})) for name in RECORD]
     schema = ", ".join(f"{start}{name} long" for start in ("before_", "") for name in RECORD)
-    rows = [(f"f{n}", f"f{n}", *astuple(a), *astuple(b)) for n, (a, b) in enumerate(pairs)]
+    rows: list[tuple[Any, ...]] = [(f"f{n}", f"f{n}", *a, *b) for n, (a, b) in enumerate(pairs)]
     none = (None,) * len(RECORD)
     rows += [("gone", None, *none, *none), (None, "new", *none, *none)]
     rows += [("marker/", "marker/", *none, *none), (None, "folder/", *none, *none)]

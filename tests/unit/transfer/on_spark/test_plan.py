@@ -139,7 +139,7 @@ def outcome(plan: Callable[[], Plan]) -> object:
         return type(error), str(error), error.hint
     collected = made.collect()
     # Times and inodes differ between two folders.
-    uploads = [replace(one, record=replace(one.record, **NO_TIMES)) for one in collected.uploads]
+    uploads = [replace(one, record=one.record._replace(**NO_TIMES)) for one in collected.uploads]
     return bool(made), made.summary(), uploads, collected.deletes
 
 
