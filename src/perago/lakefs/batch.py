@@ -243,8 +243,9 @@ class _Batch(Generic[Item]):
             self._open_next()
 
     def close(self) -> None:
-        for line in list(self._lines.values()):
-            self._drop(line)
+        """Close the lines, in whatever state an error or a signal has left them."""
+        for line in self._lines.values():
+            line.connection.close()
 
     def _open_next(self) -> bool:
         """Begin the next request on one more connection; return whether there are both."""
