@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perago.http_client import deadline
+from perago.lakefs import batch
 from perago.lakefs.batch import BatchRequest
 from perago.lakefs.store_client import SplitAddress, StoreClient, request_head
 from support.tls import https_before
@@ -231,6 +232,17 @@ def test_an_error_of_the_caller_ends_the_batch(client: StoreClient) -> None:
         pytest.raises(RuntimeError, match="the file changed"),
     ):
         list(client.exchange_all(requests(server.url), at_once=4, seconds=SECONDS))
+
+
+def test_a_signal_while_a_request_begins_ends_the_batch(
+    client: StoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch._Line, "begin", interrupted)
+    with ScriptedServer(lambda path: [good(path)]) as server, pytest.raises(KeyboardInterrupt):
+        taken(client, server.url, paths(9))
 
 
 def test_answers_come_through_tls(tmp_path: Path) -> None:
