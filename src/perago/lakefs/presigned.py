@@ -193,7 +193,7 @@ class PresignedClient:
         self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
     ) -> Iterator[tuple[RemoteObject, memoryview]]:
         """Read small objects, in any order; those that cannot be read are left out."""
-        hosts: list[str] = []
+        hosts: dict[str, None] = {}
 
         def requests() -> Iterator[BatchRequest[RemoteObject]]:
             for remote in objects:
@@ -203,7 +203,8 @@ class PresignedClient:
                 except (BackendError, ValueError):
                     return  # it has been retried; to read the object by itself tells what it is
                 _warn_if_plain_http(url)
-                hosts.append(str(split.endpoint))
+                # Once each: there may be a million objects, on few hosts.
+                hosts.setdefault(str(split.endpoint))
                 head = request_head("GET", split, {})
                 yield BatchRequest(remote, split.endpoint, head, 200, remote.size)
 
@@ -211,7 +212,7 @@ class PresignedClient:
             requests(), at_once=at_once, seconds=self._seconds(PIECE)
         )
         for remote, content in answers:
-            self._have_answered.add(hosts[0])
+            self._have_answered.add(next(iter(hosts)))  # all answers are of the first
             yield remote, content
 
     def write(self, target: Target, source: Path) -> str:
