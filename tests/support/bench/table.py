@@ -116,7 +116,7 @@ ROWS = (
             faster("down", 1.1, "0.43"),
             at_most("memory", 200, "MB"),
         ),
-        rounds=3,
+        rounds=7,
     ),
     Row(
         "s3-small",
@@ -129,7 +129,6 @@ ROWS = (
         "LakeFS on an S3 store: 1 × 512 MB",
         "lakectl, which uses presigned addresses",
         (faster("up", 1.1, "0.63"), faster("down", 1.1, "0.33")),
-        rounds=3,
     ),
     Row(
         "many-objects",
@@ -167,7 +166,6 @@ ROWS = (
             its_time("two data guardrails", 1.1, "1.18"),
             at_most("four data guardrails", 1.25, "× the task without"),
         ),
-        rounds=3,
         is_long=True,
     ),
     Row(
@@ -195,7 +193,6 @@ ROWS = (
             its_time("down", 1.15, "1.23"),
             its_time("hash", 1.3, "2.13"),
         ),
-        rounds=3,
         is_long=True,
     ),
     Row(

@@ -115,9 +115,14 @@ def read_parts(
                     yield part.append_column("partition", pa.array(found, pa.int32()))
 
 
-def read_and_run(task: PartitionFunction, table: TransferTable, batches: Batches) -> Batches:
+def read_and_run(
+    task: PartitionFunction,
+    table: TransferTable,
+    assignment: PartitionAssignment | None,
+    batches: Batches,
+) -> Batches:
     """Run a task with the rows of part files, in one step: two would need two Python workers."""
-    return task(read_parts(table, None, batches))
+    return task(read_parts(table, assignment, batches))
 
 
 def run_partition(work: Callable[[int, list[Row]], PartitionResult], batches: Batches) -> Batches:

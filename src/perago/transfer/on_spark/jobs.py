@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,11 @@ class Jobs:
         assignment = table.assign(bounds)
         if not assignment.partitions:
             return {}
+        if assignment.is_by_part:
+            # As partitions are numbered: from the largest to the smallest.
+            parts = sorted(table.parts.items(), key=lambda part: assignment.by_part[part[0]][0])
+            frame = self._by_part(replace(table, parts=dict(parts)), task, assignment)
+            return self._results(phase, frame, assignment.partitions)
         return self.run(phase, self.rows(table, assignment), assignment.partitions, task)
 
     @contextmanager
@@ -117,10 +122,17 @@ class Jobs:
         self, phase: str, what: str, subtrees: TransferTable, task: PartitionFunction
     ) -> Results:
         """Run a task that lists or scans with each part of a table of subtrees."""
-        count = len(subtrees.parts)
-        inspecting = partial(read_and_run, task, subtrees)
-        frame = self._numbers(subtrees, count).mapInArrow(inspecting, ddl(RESULT))
-        return self._results(phase, frame, count, what)
+        return self._results(phase, self._by_part(subtrees, task), len(subtrees.parts), what)
+
+    def _by_part(
+        self,
+        table: TransferTable,
+        task: PartitionFunction,
+        assignment: PartitionAssignment | None = None,
+    ) -> DataFrame:
+        """Run a task with each part of a table: no row is brought to another task."""
+        running = partial(read_and_run, task, table, assignment)
+        return self._numbers(table, len(table.parts)).mapInArrow(running, ddl(RESULT))
 
     def _results(
         self, phase: str, frame: DataFrame, partitions: int, what: str | None = None

@@ -39,9 +39,9 @@ from perago.transfer.on_spark.tables import (
     load_metadata,
     values_of,
 )
-from perago.transfer.partition import Bounds
+from perago.transfer.partition import Bounds, Grouping
 from perago.transfer.paths import refuse_paths
-from perago.transfer.plan import SyncPlan
+from perago.transfer.plan import SyncPlan, Upload
 from perago.transfer.scan import (
     COARSE_TICK_NS,
     FINE_TICK_NS,
@@ -201,15 +201,22 @@ def may_have_changed(body_started_ns: int) -> Column:
 
 
 def write_plan(plan: Plan, tables: Path, bounds: Bounds) -> SparkPlan:
-    """Write a plan that was made in this process to tables."""
-    collected = plan.collect()
-    groups = bounds.part(GROUPS_PER_PARTITION)
-    with PartWriter(tables / "uploads", 0, UPLOADS, groups) as uploads:
-        for upload in collected.uploads:
-            kept = upload.content_type, dump_metadata(upload.metadata)
-            record = values_of(upload.record)
-            uploads.add(upload.path, upload.key, *kept, *record, uploads.group(upload.size))
+    """Write a plan that was made in this process to tables, the uploads of a partition to a part.
+
+    So each task reads what it uploads by itself, and no other task has to read it before.
+    """
+    collected, grouping = plan.collect(), Grouping(bounds)
+    partitions: dict[int, list[Upload]] = {}
+    for upload in collected.uploads:
+        partitions.setdefault(grouping.add(upload.size), []).append(upload)
+    for number, group in partitions.items():
+        with PartWriter(tables / "uploads", number, UPLOADS) as part:
+            for upload in group:
+                kept = upload.content_type, dump_metadata(upload.metadata)
+                part.add(upload.path, upload.key, *kept, *values_of(upload.record), 0)
+    parts = {number: [size] for number, size in enumerate(grouping.sizes)}
+    uploads = TransferTable(tables / "uploads", UPLOADS, parts)
     with PartWriter(tables / "deletes", 0, DELETES, bounds) as deletes:
         for key in collected.deletes:
             deletes.add(key, deletes.group(0))
-    return SparkPlan(uploads.as_table(), deletes.as_table(), collected.unchanged)
+    return SparkPlan(uploads, deletes.as_table(), collected.unchanged)

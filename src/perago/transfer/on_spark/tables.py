@@ -98,6 +98,12 @@ class PartitionAssignment:
     by_part: Mapping[int, Sequence[int]]
     partitions: int
 
+    @property
+    def is_by_part(self) -> bool:
+        """Whether each part is a partition: then no row needs to be brought to another one."""
+        whole = all(len(set(groups)) == 1 for groups in self.by_part.values())
+        return whole and len(self.by_part) == self.partitions
+
 
 class PartWriter:
     """Writes one part file, atomically and in bounded memory; Spark may retry the task.
