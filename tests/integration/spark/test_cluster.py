@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import uuid
 from collections.abc import Iterator
@@ -39,11 +40,12 @@ def session(cluster_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "author_of_test.py").write_text(AUTHOR)
     (tmp_path / "later_of_test.py").write_text("RATE = 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    __import__("author_of_test")
-    monkeypatch.setitem(sys.modules, "author_of_test", sys.modules["author_of_test"])
+    importlib.import_module("author_of_test")
     opened = SparkClient(lambda: cluster_remote, ["author_of_test"]).open(uuid.uuid4().hex)
     yield opened
     close_session(opened)
+    # Loaded modules are read for what they import, by the next test too.
+    del sys.modules["author_of_test"]
 
 
 def test_a_function_of_the_author_s_module_runs_where_only_pandas_and_pyarrow_are(
