@@ -193,9 +193,10 @@ class PresignedClient:
         self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
     ) -> Iterator[tuple[RemoteObject, memoryview]]:
         """Read small objects, in any order; those that cannot be read are left out."""
-        hosts: dict[str, None] = {}
+        host = ""  # of the first request: a batch takes no other's answers
 
         def requests() -> Iterator[BatchRequest[RemoteObject]]:
+            nonlocal host
             for remote in objects:
                 try:
                     url = self._addresses.find(repository, ref, remote.key).url
@@ -203,8 +204,7 @@ class PresignedClient:
                 except (BackendError, ValueError):
                     return  # it has been retried; to read the object by itself tells what it is
                 _warn_if_plain_http(url)
-                # Once each: there may be a million objects, on few hosts.
-                hosts.setdefault(str(split.endpoint))
+                host = host or str(split.endpoint)
                 head = request_head("GET", split, {})
                 yield BatchRequest(remote, split.endpoint, head, 200, remote.size)
 
@@ -212,7 +212,7 @@ class PresignedClient:
             requests(), at_once=at_once, seconds=self._seconds(PIECE)
         )
         for remote, content in answers:
-            self._have_answered.add(next(iter(hosts)))  # all answers are of the first
+            self._have_answered.add(host)
             yield remote, content
 
     def write(self, target: Target, source: Path) -> str:
