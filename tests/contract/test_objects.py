@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from perago.lakefs.objects import LakeFSObjects
 from perago.names import listing_prefix
 from perago.transfer.inventory import PIECE, Digest, RemoteObject, SmallWrite, project
 from support.lakes import LakeUnderTest
+from support.saved_objects import save_object
 
 MISSING = "0" * 64
 EMPTY = "d41d8cd98f00b204e9800998ecf8427e"
@@ -97,6 +100,39 @@ def test_many_small_objects_are_written_and_read_at_once(lake: LakeUnderTest) ->
     assert found | left == contents
     if isinstance(lake.objects, LakeFSObjects):
         assert (len(written), left) == (len(keys), {})
+
+
+@pytest.mark.parametrize("key", ["key", "日本/control\n"])
+def test_a_large_object_goes_into_a_file(lake: LakeUnderTest, key: str, tmp_path: Path) -> None:
+    """As downloads do it: what the fast way leaves out is read from there on."""
+    content = os.urandom(2 * PIECE + 12_345)
+    ref = lake.put_and_commit("main", key, content)
+    at = lake.repository, ref, key, len(content)
+    lengths = save_object(lake.objects, *at, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == content
+    if isinstance(lake.objects, LakeFSObjects):
+        assert lengths == [PIECE, PIECE, 12_345]
+
+
+def test_a_large_object_is_read_from_any_piece_on(lake: LakeUnderTest) -> None:
+    content = os.urandom(2 * PIECE)
+    ref = lake.put_and_commit("main", "key", content)
+    for start in (0, PIECE, 2 * PIECE):
+        found = lake.objects.read(lake.repository, ref, "key", len(content), start)
+        assert b"".join(found) == content[start:]
+
+
+def test_what_is_not_there_or_cannot_be_written_is_in_no_file(
+    lake: LakeUnderTest, tmp_path: Path
+) -> None:
+    ref, size = lake.put_and_commit("main", "key", bytes(PIECE + 1)), PIECE + 1
+    with (tmp_path / "file").open("w+b", buffering=0) as file, suppress(NotFoundError):
+        missing = lake.objects.save(lake.repository, ref, "no-such-key", size, file.fileno())
+        assert list(missing) == []
+    with (tmp_path / "file").open("rb") as unwritable:
+        saved = lake.objects.save(lake.repository, ref, "key", size, unwritable.fileno())
+        assert list(saved) == []
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 @pytest.mark.parametrize(

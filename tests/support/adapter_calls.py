@@ -108,6 +108,14 @@ def _read_many(client: LakeFSObjects | PresignedClient, ref: str) -> None:
     list(client.read("repo", ref, "key", 7))
 
 
+def _save(client: LakeFSObjects | PresignedClient, ref: str) -> None:
+    """As a download does: what is left out is read, and that says what is wrong."""
+    with tempfile.TemporaryFile() as file:
+        at = "repo", ref, "key", 20 << 20
+        assert list(client.save(*at, file.fileno())) == []
+    list(client.read(*at))
+
+
 def _write_many(objects: LakeFSObjects) -> None:
     taken = list(objects.write_many("repo", "staging", [SmallWrite("key", b"x", "text/plain")], 4))
     assert taken == []
@@ -165,6 +173,7 @@ OBJECTS: dict[str, Call] = {
     "read": Call(lambda objects: list(objects.read("repo", ID, "key", 7))),
     "read (in pieces)": Call(lambda objects: list(objects.read("repo", ID, "key", 20 << 20))),
     "read (by API)": Call(lambda objects: list(objects.read("repo", ID, "key/", 7))),
+    "save": Call(lambda objects: _save(objects, ID)),
     "read_many": Call(lambda objects: _read_many(objects, ID)),
     "write_many": Call(_write_many, changes=True),
     "write": Call(_write("key"), changes=True),
@@ -248,6 +257,8 @@ PRESIGNED: dict[str, Call] = {
     "read (the store, in pieces)": Call(
         lambda client: list(client.read("repo", "main", "key", 20 << 20)), good=(_READ_ADDRESS,)
     ),
+    "save (an address)": Call(lambda client: _save(client, ID)),
+    "save (the store)": Call(lambda client: _save(client, "main"), good=(_READ_ADDRESS,)),
     "read_many (addresses)": Call(lambda client: _read_many(client, ID)),
     "read_many (the store)": Call(lambda client: _read_many(client, "main"), good=(_READ_ADDRESS,)),
     # What is in the store alone is not on the branch: until LakeFS is told, nothing has changed.

@@ -110,13 +110,11 @@ class WorkerSite:
             payload = {"params": params}
         return self._start([workflows.simple_task(task, payload)])
 
-    def fork(self, numbers: Sequence[int]) -> str:
+    def fork(self, numbers: Sequence[int], task: str = "w_plain") -> str:
         """Start a workflow that forks into many tasks without a workspace, one per number."""
         params = {"signs": str(self.signs)}
         steps = [
-            workflows.simple_task(
-                "w_plain", {"params": {**params, "text": str(n)}}, reference=f"t{n}"
-            )
+            workflows.simple_task(task, {"params": {**params, "text": str(n)}}, reference=f"t{n}")
             for n in numbers
         ]
         return self._start(workflows.in_parallel(steps))
@@ -127,8 +125,13 @@ class WorkerSite:
         return answer.raise_for_status().text
 
     def status(self, workflow: str) -> str:
+        return self.end_of(workflow)[0]
+
+    def end_of(self, workflow: str) -> tuple[str, str | None]:
+        """The status of a workflow, and why it is not complete."""
         answer = self.servers.http.get(f"/workflow/{workflow}", params={"includeTasks": "false"})
-        return str(answer.raise_for_status().json()["status"])
+        found = answer.raise_for_status().json()
+        return str(found["status"]), found.get("reasonForIncompletion")
 
     def finish(self, workflow: str, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         """Wait for a workflow's end, nudging Conductor to notice timeouts; its tasks."""

@@ -1,8 +1,8 @@
 """The data plane of LakeFS: objects straight from and to its store, or through the S3 gateway.
 
-Through the LakeFS API go listings, deletes, many small objects at once, and what the gateway's
-client cannot do: objects whose keys it refuses, and user metadata (the gateway renames its keys,
-and the upload call changes their case).
+Through the LakeFS API go listings, deletes, many small objects at once, large ones that are saved
+to a file, and what the gateway's client cannot do: objects whose keys it refuses, and user metadata
+(the gateway renames its keys, and the upload call changes their case).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, model_validator
 from tenacity import Retrying
 
 from perago.connections import LakeFSConnection
+from perago.http_client import RequestError
 from perago.http_errors import nothing
 from perago.lakefs.api import (
     CHANGES,
@@ -31,13 +32,14 @@ from perago.lakefs.api import (
     at_path,
     parsed,
 )
+from perago.lakefs.api_objects import ApiObjects
 from perago.lakefs.errors import from_message
 from perago.lakefs.gateway import GatewayClient, takes_key
 from perago.lakefs.pieces import PIECE_PATIENCE
 from perago.lakefs.presigned import PresignedClient, StoreUnusableError
 from perago.lakefs.refs import branch_path, ref_path
-from perago.lakefs.small_objects import SmallObjects
 from perago.lakefs.staging import Target
+from perago.lakefs.store_connection import FileError
 from perago.protocol.ports import Change
 from perago.protocol.workspace import StagingBranch
 from perago.retry import retrying
@@ -74,11 +76,11 @@ class LakeFSObjects:
         self._gateway = GatewayClient(connection)
         self._api = LakeFSApi(connection)
         self._presigned = PresignedClient(connection, self._api)
-        self._small = SmallObjects(connection)
+        self._direct = ApiObjects(connection)
 
     def close(self) -> None:
         """Close the connections."""
-        self._small.close()
+        self._direct.close()
         self._presigned.close()
         self._api.close()
 
@@ -115,13 +117,15 @@ class LakeFSObjects:
         query = {"type": "two_dot", "prefix": prefix}
         return map(_as_change, self._api.pages(what, path, CHANGES, query, retrier=self._retrier))
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        if size == 0:
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
+        if start == size:
             return
-        done = 0
+        done = start
         if self._presigned.can_read():
             try:
-                for piece in self._presigned.read(repository, ref, key, size):
+                for piece in self._presigned.read(repository, ref, key, size, start):
                     yield piece
                     done += len(piece)
             except StoreUnusableError:
@@ -134,8 +138,15 @@ class LakeFSObjects:
     def read_many(
         self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
     ) -> Iterator[tuple[RemoteObject, memoryview]]:
-        by = self._presigned.read_many if self._presigned.can_read() else self._small.read
+        by = self._presigned.read_many if self._presigned.can_read() else self._direct.read_many
         return by(repository, ref, objects, at_once)
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        by = self._presigned.save if self._presigned.can_read() else self._direct.save
+        with suppress(StoreUnusableError, RequestError, FileError):
+            yield from by(repository, ref, key, size, descriptor)
 
     def _read_through_api(
         self, repository: str, ref: str, key: str, size: int, first: int
@@ -180,7 +191,7 @@ class LakeFSObjects:
         self, repository: str, branch: str, writes: Iterable[SmallWrite], at_once: int
     ) -> Iterator[tuple[SmallWrite, str]]:
         # Through LakeFS also where it offers addresses: one request instead of three.
-        return self._small.write(repository, branch, writes, at_once)
+        return self._direct.write_many(repository, branch, writes, at_once)
 
     def _write_through_api(
         self, repository: str, branch: str, key: str, source: Path, content_type: str

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from perago.transfer.inventory import PIECE
+
+Piece = TypeVar("Piece")
 
 _PIECES_AHEAD = 3
 # A piece may take this many times the read timeout.
@@ -17,9 +20,7 @@ def pieces_at_once(piece: int) -> int:
     return max(1, _PIECES_AHEAD * PIECE // piece)
 
 
-def read_ahead(
-    read: Callable[[int, int], memoryview], size: int, first: int = 0
-) -> Iterator[memoryview]:
+def read_ahead(read: Callable[[int, int], Piece], size: int, first: int = 0) -> Iterator[Piece]:
     """Read an object in pieces, some ahead, so that hashing does not delay the next request.
 
     ``read`` is called with the start and the length of a piece; ``first`` is the first start.
@@ -27,7 +28,7 @@ def read_ahead(
     starts = range(first, size, PIECE)
     with ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="perago-range") as ahead:
 
-        def request(start: int) -> Future[memoryview]:
+        def request(start: int) -> Future[Piece]:
             return ahead.submit(read, start, min(PIECE, size - start))
 
         pending = [request(start) for start in starts[:_PIECES_AHEAD]]

@@ -168,14 +168,41 @@ class PresignedClient:
             (("x-ms-blob-type", "BlockBlob"),) if is_azure else (),
         )
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        """Read an object; raises ``StoreUnusableError`` where the rest cannot be read."""
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
+        """Read an object, a large one in pieces and from any of them on.
+
+        Raises ``StoreUnusableError`` where the rest cannot be read.
+        """
         what, ask = f"read object {key!r}", partial(self._addresses.ask, repository, ref, key)
         if size <= PIECE:
             found = RenewedAddress(ask, self._addresses.find(repository, ref, key))
             yield self._read_piece(what, found, size, None, size)
         else:
-            yield from read_ahead(partial(self._read_piece, what, RenewedAddress(ask), size), size)
+            read = partial(self._read_piece, what, RenewedAddress(ask), size)
+            yield from read_ahead(read, size, start)
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        """Write an object to a file, and yield the lengths of its pieces, in order.
+
+        Raises as ``read`` does, and ``FileError`` if the file cannot be written.
+        """
+        what, seconds = f"read object {key!r}", self._seconds(PIECE)
+        address = RenewedAddress(partial(self._addresses.ask, repository, ref, key))
+
+        def save(start: int, length: int) -> int:
+            def get(url: str) -> StoreAnswer:
+                return self._store.save(
+                    url, length, descriptor, start=start, total=size, seconds=seconds
+                )
+
+            self._exchange(what, address, get, frozenset({206}))
+            return length
+
+        return read_ahead(save, size)
 
     def _read_piece(
         self, what: str, address: RenewedAddress, total: int, start: int | None, length: int

@@ -29,6 +29,7 @@ from perago.lakefs.store_connection import (
     AnswerError,
     Connection,
     Endpoint,
+    FileError,
     Head,
     IdleConnections,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _PORTS = {"http": 80, "https": 443}
+_NONE: Mapping[str, str] = {}
 _NOT_QUOTED = "/?#[]@!$&'()*+,;=%~:"
 
 
@@ -89,6 +91,27 @@ def host_of(url: str) -> str:
         return "(of no usable address)"
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of an object, and how long the object is, if that is known."""
+
+    start: int
+    length: int
+    total: int | None
+
+    @property
+    def text(self) -> str:
+        return f"{self.start}-{self.start + self.length - 1}"
+
+    def check(self, head: Head) -> None:
+        """Compare what an answer says that it is with what was asked for."""
+        stated, part = head.fields.get("content-range", ""), f"bytes {self.text}/"
+        if not stated.startswith(part):
+            raise AnswerError("the answer is another part of the object")
+        if self.total is not None and stated.removeprefix(part) not in {"*", str(self.total)}:
+            raise AnswerError(f"the object has another length than {self.total} bytes")
+
+
 class StoreClient:
     """Gets and puts pieces of objects, on connections that are kept. Thread-safe."""
 
@@ -128,20 +151,53 @@ class StoreClient:
         Raises ``RequestError``, and nothing else; also for content of another length, and for a
         part of an object that does not have ``total`` bytes, as far as the store says it.
         """
-        headers, status, part = {}, 200, None
-        if start is not None:
-            last = start + length - 1
-            headers, status = {"Range": f"bytes={start}-{last}"}, 206
-            part = f"bytes {start}-{last}/"
 
-        def read(head: Head, connection: Connection) -> memoryview:
-            if head.status != status:
-                return connection.read_error(head)
-            if part is not None:
-                _check_part(head.fields.get("content-range", ""), part, total)
+        def receive(head: Head, connection: Connection) -> memoryview:
             return connection.read_content(head, length)
 
-        return self._request("GET", url, headers, b"", seconds, read)
+        part = None if start is None else _Part(start, length, total)
+        return self._get(url, part, {}, seconds, receive)
+
+    def save(
+        self,
+        url: str,
+        length: int,
+        descriptor: int,
+        *,
+        start: int,
+        total: int,
+        seconds: float,
+        headers: Mapping[str, str] = _NONE,
+    ) -> StoreAnswer:
+        """Write a part of an object to the same place of a file, else as ``get``.
+
+        Raises ``FileError`` if the file cannot be written. A part that fails may have written
+        some of its bytes.
+        """
+
+        def receive(head: Head, connection: Connection) -> memoryview:
+            connection.save_content(head, length, descriptor, start)
+            return memoryview(b"")
+
+        return self._get(url, _Part(start, length, total), headers, seconds, receive)
+
+    def _get(
+        self,
+        url: str,
+        part: _Part | None,
+        headers: Mapping[str, str],
+        seconds: float,
+        receive: Callable[[Head, Connection], memoryview],
+    ) -> StoreAnswer:
+        def read(head: Head, connection: Connection) -> memoryview:
+            if head.status != (200 if part is None else 206):
+                return connection.read_error(head)
+            if part is not None:
+                part.check(head)
+            return receive(head, connection)
+
+        asked = {} if part is None else {"Range": f"bytes={part.text}"}
+        return self._request("GET", url, {**headers, **asked}, b"", seconds, read)
 
     def put(
         self, url: str, content: ReadableBuffer, headers: Mapping[str, str], *, seconds: float
@@ -204,6 +260,8 @@ class StoreClient:
             if head.keeps_connection and connection.is_at_end:
                 self._idle.put(address.endpoint, connection)
                 connection = None
+        except FileError:
+            raise
         except Exception as error:  # noqa: BLE001  whatever an answer makes the code raise
             sent = connection is not None and connection.is_used
             raise RequestError(_describe(error), sent=sent) from None
@@ -237,14 +295,6 @@ def request_head(method: str, address: SplitAddress, headers: Mapping[str, str])
     # Or a store may decompress what it has.
     lines += ["Accept-Encoding: identity", *(f"{name}: {headers[name]}" for name in headers)]
     return "\r\n".join([*lines, "", ""]).encode("ascii")
-
-
-def _check_part(stated: str, part: str, total: int | None) -> None:
-    """Compare what an answer says that it is with what was asked for."""
-    if not stated.startswith(part):
-        raise AnswerError("the answer is another part of the object")
-    if total is not None and stated.removeprefix(part) not in {"*", str(total)}:
-        raise AnswerError(f"the object has another length than {total} bytes")
 
 
 def _describe(error: Exception) -> str:

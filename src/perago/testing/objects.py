@@ -71,7 +71,9 @@ class InMemoryObjects:
 
         yield from self._faults.run("objects.changes", do)
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         def do() -> bytes:
             with self._lock:
                 visible = self._repository(repository).visible(ref)
@@ -79,7 +81,13 @@ class InMemoryObjects:
                 raise NotFoundError(f"object {key!r} not found")
             return visible[key].content
 
-        yield memoryview(self._faults.run("objects.read", do))
+        yield memoryview(self._faults.run("objects.read", do))[start:]
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        """Leave all of it out: in memory one call is as fast as another."""
+        return iter(())
 
     def write(
         self,

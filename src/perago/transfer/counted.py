@@ -28,10 +28,19 @@ class CountedStore:
     def level(self, repository: str, ref: str, prefix: str) -> Iterator[RemoteObject | str]:
         return self._store.level(repository, ref, prefix)
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        for piece in self._store.read(repository, ref, key, size):
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
+        for piece in self._store.read(repository, ref, key, size, start):
             self._count(len(piece))
             yield piece
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        for length in self._store.save(repository, ref, key, size, descriptor):
+            self._count(length)
+            yield length
 
     def write(
         self,

@@ -202,8 +202,9 @@ class _Download:
         self, remote: RemoteObject, file: _NewFile, digest: Digest | None = None
     ) -> memoryview | int:
         """Write and hash the content; return it, or the file's descriptor if it is large."""
-        size, piece = 0, memoryview(b"")
-        for piece in self._read(remote):
+        size = self._save(remote, file) if digest is None else 0
+        piece = memoryview(b"")
+        for piece in self._read(remote, size):
             if digest is not None:
                 digest.update(piece)
             size += write_all(file.descriptor, piece)
@@ -213,8 +214,17 @@ class _Download:
             )
         return piece if len(piece) == size else file.descriptor
 
-    def _read(self, remote: RemoteObject) -> Iterator[memoryview]:
-        pieces = self._store.read(self._repository, self._ref, remote.key, remote.size)
+    def _save(self, remote: RemoteObject, file: _NewFile) -> int:
+        """Write the content in the fast way; return how much of it is there."""
+        lengths = self._store.save(
+            self._repository, self._ref, remote.key, remote.size, file.descriptor
+        )
+        size = sum(self.memory.guarded(lengths))
+        os.lseek(file.descriptor, size, os.SEEK_SET)
+        return size
+
+    def _read(self, remote: RemoteObject, start: int = 0) -> Iterator[memoryview]:
+        pieces = self._store.read(self._repository, self._ref, remote.key, remote.size, start)
         return self.memory.guarded(pieces)
 
     def _verified(self, remote: RemoteObject, digest: str) -> str:

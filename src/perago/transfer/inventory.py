@@ -128,8 +128,20 @@ class ObjectStore(Protocol):
         """List as ``list`` does, up to the next slash: deeper objects appear as their prefix."""
         ...
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
-        """Read the bytes of one object, in bounded pieces."""
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
+        """Read the bytes of one object, in bounded pieces; ``start`` is a multiple of ``PIECE``."""
+        ...
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        """Write a large object to an open file; yield the lengths of its pieces, in order.
+
+        It is the fast way: what it leaves out at the end is to be read by ``read``, which also
+        tells why. It may raise what that would raise.
+        """
         ...
 
     def write(

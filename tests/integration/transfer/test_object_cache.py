@@ -23,7 +23,7 @@ class ReadError(AssertionError):
 
 
 def forbid_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(self: object, repository: str, ref: str, key: str, size: int) -> None:
+    def read(self: object, repository: str, ref: str, key: str, size: int, start: int = 0) -> None:
         raise ReadError(key)
 
     monkeypatch.setattr("perago.lakefs.objects.LakeFSObjects.read", read)

@@ -24,6 +24,7 @@ from perago.errors import (
 from perago.transfer.engine import Engine
 from support.fault_proxy import FaultProxy
 from support.lake_repository import LakeRepository, a_new_repository
+from support.saved_objects import save_object
 
 pytestmark = pytest.mark.servers
 
@@ -41,6 +42,13 @@ def _read(key: str, size: int) -> Request:
         return b"".join(bytes(p) for p in lake.objects.read(lake.repository, "main", key, size))
 
     return read
+
+
+def _save(lake: LakeRepository, source: Path) -> object:
+    """Into a file; what is left out is read from there on, as downloads do it."""
+    target = source.with_name("saved")
+    save_object(lake.objects, lake.repository, "main", "large", len(LARGE), target)
+    return target.read_bytes()
 
 
 def _write(key: str, **metadata: str) -> Request:
@@ -66,6 +74,7 @@ REQUESTS = {
     "list": _list,
     "read": _read("small", len(CONTENT)),
     "read large": _read("large", len(LARGE)),
+    "read large into a file": _save,
     "read through the API": _read("control\n", len(CONTENT)),
     "write": _write("new"),
     "write large": _write_large,
@@ -121,7 +130,10 @@ def test_a_connection_that_is_cut_is_tried_again(
     _assert_done(filled, request_name, answer)
 
 
-@pytest.mark.parametrize("request_name", ["list", "read", "read large", "read through the API"])
+@pytest.mark.parametrize(
+    "request_name",
+    ["list", "read", "read large", "read large into a file", "read through the API"],
+)
 def test_a_connection_that_is_cut_in_the_middle_of_the_content_is_tried_again(
     filled: LakeRepository, proxy: FaultProxy, source: Path, request_name: str
 ) -> None:

@@ -85,6 +85,13 @@ class Way:
         found = self.objects.read(self.lake.repository, self.ref, key, len(content))
         assert b"".join(found) == content
 
+    def save(self) -> None:
+        target = self.lake.root / "saved"
+        with target.open("w+b", buffering=0) as file:
+            at = self.lake.repository, self.ref, "large", len(LARGE)
+            assert sum(self.objects.save(*at, file.fileno())) == len(LARGE)
+        assert target.read_bytes() == LARGE
+
     def write(self, content: bytes) -> None:
         source = self.lake.root / "new"
         source.write_bytes(content)
@@ -99,6 +106,7 @@ class Way:
 REQUESTS: dict[str, Callable[[Way], None]] = {
     "read": lambda way: way.read("whole", WHOLE),
     "read large": lambda way: way.read("large", LARGE),
+    "save large": lambda way: way.save(),
     "write": lambda way: way.write(WHOLE),
     "write large": lambda way: way.write(LARGE),
 }

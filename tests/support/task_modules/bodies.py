@@ -22,6 +22,7 @@ from perago import (
 
 OWNER = "tests@example.com"
 LEASE_SECONDS = 3
+PATIENT_SECONDS = 120
 CONTROLS = TaskControls(
     retry=RetryPolicy(count=3, delay_seconds=0),
     timeout=TimeoutPolicy(response_seconds=LEASE_SECONDS),
@@ -109,3 +110,13 @@ def w_plain(params: Params) -> Result:
     """Needs no workspace."""
     _act(params)
     return Result(note=params.text, pid=os.getpid())
+
+
+@task(
+    name="w_many",
+    owner_email=OWNER,
+    controls=TaskControls(timeout=TimeoutPolicy(response_seconds=PATIENT_SECONDS)),
+)
+def w_many(params: Params) -> Result:
+    """The same with a lease that outlives a Conductor that stalls, as it does under load."""
+    return w_plain(params)

@@ -14,6 +14,7 @@ import pytest
 from perago.http_client import RequestError, tls_context
 from perago.lakefs import store_connection
 from perago.lakefs.store_client import StoreClient, host_of
+from perago.lakefs.store_connection import FileError
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer, answer
 from support.presigning_lake import SIGNATURE, PresigningLake, as_base64, chunked, in_chunks
 from support.tls import https_before
@@ -180,6 +181,67 @@ def test_content_may_come_in_chunks(client: StoreClient, lake: PresigningLake) -
     assert bytes(whole.content) == content
     assert bytes(part.content) == content[4:200_004]
     assert lake.connections == 1
+
+
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["whole", "in chunks"])
+def test_a_part_goes_to_its_place_in_a_file(
+    client: StoreClient,
+    lake: PresigningLake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_chunked: bool,
+) -> None:
+    monkeypatch.setattr(store_connection, "_BUFFER", 1000)
+    lake.objects["key"] = content = bytes(range(256)) * 1000
+    if is_chunked:
+        lake.break_next("GET /store/", chunked, times=2)
+    with (tmp_path / "file").open("w+b") as file:
+        for start, length in ((200_000, 56_000), (0, 200_000)):
+            answered = client.save(
+                lake.url + PLACE,
+                length,
+                file.fileno(),
+                start=start,
+                total=len(content),
+                seconds=SECONDS,
+                headers={"X-Asked": "1"},
+            )
+            assert answered.status == 206
+    assert (tmp_path / "file").read_bytes() == content
+    assert lake.connections == 1
+    assert {asked.headers["x-asked"] for asked in lake.requests} == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "why"),
+    [
+        ("bytes 0-6/20", "another part"),
+        ("bytes 7-13/21", "another length"),
+        ("bytes 7-13/20", "6 bytes instead of 7"),
+    ],
+)
+def test_nothing_else_goes_into_a_file(
+    client: StoreClient, tmp_path: Path, stated: str, why: str
+) -> None:
+    said = answer("206 Partial", b"012345", headers=f"Content-Range: {stated}\r\n")
+    with (
+        (tmp_path / "file").open("w+b") as file,
+        GarbageServer(lambda: iter([said])) as server,
+        pytest.raises(RequestError, match=why),
+    ):
+        client.save(server.url + PLACE, 7, file.fileno(), start=7, total=20, seconds=SECONDS)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_file_that_cannot_be_written_is_no_failure_of_the_store(
+    client: StoreClient, lake: PresigningLake, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with (tmp_path / "file").open("rb") as file, pytest.raises(FileError):
+        client.save(lake.url + PLACE, 10, file.fileno(), start=0, total=10, seconds=SECONDS)
+    # Its answer was not read to the end.
+    client.get(lake.url + PLACE, 10, seconds=SECONDS)
+    assert lake.connections == 2
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

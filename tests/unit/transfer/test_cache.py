@@ -86,9 +86,11 @@ class RecordedLake:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.objects, name)
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         self.keys.append(key.removeprefix("data/"))
-        return self.objects.read(repository, ref, key, size)
+        return self.objects.read(repository, ref, key, size, start)
 
     def fetch(self, name: str, ref: str = "") -> tuple[Path, FetchedProjection]:
         data = self.folder / name
@@ -649,10 +651,12 @@ def test_content_that_does_not_arrive_as_it_is_stored_fails_the_download(
 ) -> None:
     reads = 0
 
-    def read(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def read(
+        repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         nonlocal reads
         reads += 1
-        for piece in recorded.objects.read(repository, ref, key, size):
+        for piece in recorded.objects.read(repository, ref, key, size, start):
             wrong = bytearray(piece)
             if len(wrong) > 0:
                 wrong[0] ^= reads
@@ -685,9 +689,11 @@ def test_an_object_in_pieces_is_written_hashed_and_kept(
 ) -> None:
     """Its content is in no single piece, so it is kept from the file."""
 
-    def in_pieces(repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def in_pieces(
+        repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         recorded.keys.append(key.removeprefix("data/"))
-        (content,) = recorded.objects.read(repository, ref, key, size)
+        (content,) = recorded.objects.read(repository, ref, key, size, start)
         yield from (content[at : at + 1000] for at in range(0, size, 1000))
 
     for module in (inventory, downloading):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from perago.errors import BackendUnavailableError
+from perago.transfer import downloading
 from perago.transfer.cache import ObjectCache
 from perago.transfer.downloading import DownloadTarget, download_partition, landing_folder
 from perago.transfer.engine import download_target
@@ -23,10 +27,18 @@ class Objects:
     def __init__(self, before: Path | None = None) -> None:
         self._goes = before
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         if self._goes is not None:
             self._goes.rename(self._goes.with_suffix(".over"))
         yield memoryview(key.encode())
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        """Leave all of it out."""
+        return iter(())
 
     def read_many(
         self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
@@ -60,7 +72,9 @@ def test_large_objects_come_first_and_the_others_in_the_order_of_their_keys(data
     read: list[str] = []
 
     class InOrder(Objects):
-        def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+        def read(
+            self, repository: str, ref: str, key: str, size: int, start: int = 0
+        ) -> Iterator[memoryview]:
             read.append(key)
             yield memoryview(bytes(size))
 
@@ -106,7 +120,9 @@ class ReadAtOnce(Objects):
         self.at_once: list[str] = []
         self.by_itself: list[str] = []
 
-    def read(self, repository: str, ref: str, key: str, size: int) -> Iterator[memoryview]:
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
         self.by_itself.append(key)
         yield memoryview(key.encode())
 
@@ -149,10 +165,95 @@ def test_what_has_no_md5_or_is_empty_or_larger_is_read_by_itself(data: Path) -> 
     kinds = {"a": "token", "b": md5_of("b"), "c" * (LARGEST_IN_BATCH + 1): "f" * 32}
     objects = [(key[:5], RemoteObject(key, len(key), checksum=kinds[key])) for key in kinds]
     objects.append(("empty", RemoteObject("empty", 0, checksum=md5_of(""))))
-    store.read = lambda repository, ref, key, size: iter([memoryview(key.encode()[:size])])
+    store.read = lambda repository, ref, key, size, start: iter(
+        [memoryview(key.encode()[start:size])]
+    )
     download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4)
     assert store.at_once == ["b"]
     assert (data / "empty").read_bytes() == b""
+
+
+class Saving(Objects):
+    """Has one large object, of which the fast way gives so many bytes."""
+
+    content = b"0123456789" * 100
+
+    def __init__(self, given: int) -> None:
+        super().__init__()
+        self.given = given
+        self.read_from: list[int] = []
+
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        # A piece that failed has left anything behind those that came before it.
+        os.pwrite(descriptor, self.content[: self.given] + b"garbage", 0)
+        for start in range(0, self.given, 100):
+            yield min(100, self.given - start)
+
+    def read(
+        self, repository: str, ref: str, key: str, size: int, start: int = 0
+    ) -> Iterator[memoryview]:
+        if start < size:
+            self.read_from.append(start)
+            yield memoryview(self.content)[start:]
+
+
+@pytest.mark.parametrize("given", [0, 100, 900, 993])
+def test_what_the_fast_way_leaves_out_of_a_large_object_is_read(
+    data: Path, given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloading, "LARGEST_HASHED", 10)
+    store: Any = Saving(given)
+    objects = [("large", RemoteObject("large", 1000, checksum="f" * 32))]
+    download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4)
+    assert (data / "large").read_bytes() == store.content
+    assert store.read_from == [given]
+
+
+def test_nothing_is_read_after_a_fast_way_to_the_end(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloading, "LARGEST_HASHED", 10)
+
+    class Whole(Saving):
+        def save(
+            self, repository: str, ref: str, key: str, size: int, descriptor: int
+        ) -> Iterator[int]:
+            os.pwrite(descriptor, self.content, 0)
+            yield size
+
+    store: Any = Whole(1000)
+    objects = [("large", RemoteObject("large", 1000, checksum="f" * 32))]
+    download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4)
+    assert ((data / "large").read_bytes(), store.read_from) == (store.content, [])
+
+
+def test_another_failure_ends_the_fast_way_too(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloading, "LARGEST_HASHED", 10)
+    begun = threading.Event()
+
+    class Endless(Saving):
+        def save(
+            self, repository: str, ref: str, key: str, size: int, descriptor: int
+        ) -> Iterator[int]:
+            if key == "bad":
+                begun.wait(10)
+                return
+            begun.set()
+            for _ in range(10_000):
+                yield 0
+                time.sleep(0.001)
+
+        def read(
+            self, repository: str, ref: str, key: str, size: int, start: int = 0
+        ) -> Iterator[memoryview]:
+            raise BackendUnavailableError(f"{key} cannot be read")
+
+    store: Any = Endless(0)
+    objects = [(key, RemoteObject(key, 1000, checksum="f" * 32)) for key in ("bad", "good")]
+    with pytest.raises(BackendUnavailableError, match="bad cannot be read"):
+        download_partition(store, "repo", "ref", objects, DownloadTarget(data), 4)
 
 
 def md5_of(text: str) -> str:

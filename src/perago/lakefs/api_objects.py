@@ -1,7 +1,9 @@
-"""Small objects through LakeFS's API, many in one batch.
+"""Objects through LakeFS's API: many small ones in one batch, and a large one into a file.
 
 For them the API takes LakeFS no more time than its S3 gateway, and this side less: no request has
 to be signed, and the answer to an upload says what LakeFS has now.
+
+Nothing is retried here. What is left out is for the gateway's client, which tells what is wrong.
 """
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from perago.connections import LakeFSConnection
+from perago.http_client import RequestError
 from perago.lakefs.api import STAT, credentials
 from perago.lakefs.batch import BatchRequest
-from perago.lakefs.pieces import PIECE_PATIENCE
+from perago.lakefs.pieces import PIECE_PATIENCE, read_ahead
 from perago.lakefs.refs import branch_path, ref_path
 from perago.lakefs.store_client import SplitAddress, StoreClient, request_head
 from perago.transfer.inventory import RemoteObject, SmallWrite, digest_of
 
 
-class SmallObjects:
-    """Reads and writes small objects; those that it leaves out are for other clients."""
+class ApiObjects:
+    """Reads and writes objects. Thread-safe."""
 
     def __init__(self, connection: LakeFSConnection) -> None:
         authorities = connection.authorities
@@ -37,10 +40,37 @@ class SmallObjects:
         """Close the connections."""
         self._client.close()
 
-    def read(
+    def save(
+        self, repository: str, ref: str, key: str, size: int, descriptor: int
+    ) -> Iterator[int]:
+        """Write an object to a file, and yield the lengths of its pieces, in order.
+
+        Raises ``RequestError`` where the rest cannot be read, and ``FileError`` where it cannot be
+        written.
+        """
+        url = f"{self._api}{ref_path(repository, ref)}/objects?path={quote(key, safe='')}"
+        headers = {"Authorization": self._authorization}
+
+        def save(start: int, length: int) -> int:
+            answer = self._client.save(
+                url,
+                length,
+                descriptor,
+                start=start,
+                total=size,
+                seconds=self._seconds,
+                headers=headers,
+            )
+            if answer.status != 206:
+                raise RequestError(f"status {answer.status}", sent=True)
+            return length
+
+        return read_ahead(save, size)
+
+    def read_many(
         self, repository: str, ref: str, objects: Iterable[RemoteObject], at_once: int
     ) -> Iterator[tuple[RemoteObject, memoryview]]:
-        """Read objects, in any order."""
+        """Read small objects, in any order."""
         address = f"{self._api}{ref_path(repository, ref)}/objects"
         headers = {"Authorization": self._authorization}
 
@@ -52,10 +82,10 @@ class SmallObjects:
         requests = map(request, objects)
         return self._client.exchange_all(requests, at_once=at_once, seconds=self._seconds)
 
-    def write(
+    def write_many(
         self, repository: str, branch: str, writes: Iterable[SmallWrite], at_once: int
     ) -> Iterator[tuple[SmallWrite, str]]:
-        """Write objects, in any order; yield each with its digest."""
+        """Write small objects, in any order; yield each with its digest."""
         address = f"{self._api}{branch_path(repository, branch)}/objects"
 
         def request(write: SmallWrite) -> BatchRequest[SmallWrite]:
