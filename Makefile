@@ -10,6 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many processes share the tests: most of them wait for servers, so more than there are cores.
 WORKERS ?= 5
 PYTEST := $(BIN)/python -m pytest
+# A test that has not ended by then, its fixtures included, shows what every thread does, and the run ends.
+# Its `timeout` ends only its body, and a fixture may build the servers.
+STUCK = -o faulthandler_timeout=$(1) -o faulthandler_exit_on_timeout=true --max-worker-restart=0
 
 .PHONY: help setup demo test test-all check bench soak load docs lock clean
 
@@ -37,7 +40,7 @@ MEASURED := --cov --cov-report= --cov-fail-under=0
 test: $(READY) ## Run the tests that belong before every push, with coverage
 	@rm -f .coverage .coverage.*
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) -m "not slow" $(MEASURED) || failed=1; \
+	$(PYTEST) -n $(WORKERS) -m "not slow" $(call STUCK,1500) $(MEASURED) || failed=1; \
 	$(BIN)/python -m coverage report || failed=1; \
 	exit $$failed
 
@@ -48,8 +51,8 @@ ALONE := tests/integration
 test-all: $(READY) ## Run all tests: also the long ones, the cluster, Delta and the demo
 	@rm -f .coverage .coverage.*
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) -m "not alone" $(MEASURED) || failed=1; \
-	$(PYTEST) -m alone $(MEASURED) --cov-append $(ALONE) || failed=1; \
+	$(PYTEST) -n $(WORKERS) -m "not alone" $(call STUCK,3000) $(MEASURED) || failed=1; \
+	$(PYTEST) -m alone $(call STUCK,3000) $(MEASURED) --cov-append $(ALONE) || failed=1; \
 	$(BIN)/python -m coverage report || failed=1; \
 	exit $$failed
 

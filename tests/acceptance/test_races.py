@@ -12,6 +12,7 @@ import pytest
 
 from perago.protocol.outcome import Completed, Failed, Outcome
 from support.real_world import Interfering, Params, RealWorld, Result
+from support.waiting import PATIENCE, joined
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -61,13 +62,13 @@ def race(world: RealWorld) -> Round:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert len(outcomes) == RACERS
     return Round(outcomes, ref, world.history())
 
 
 def _arrive(gate: threading.Barrier) -> None:
-    gate.wait()
+    gate.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(25, marks=pytest.mark.slow)])

@@ -24,6 +24,7 @@ from support.real_world import (
     write_new,
     write_nothing,
 )
+from support.waiting import joined
 
 pytestmark = pytest.mark.servers
 
@@ -246,7 +247,7 @@ def test_a_merge_that_arrives_after_its_client_gave_up_never_lands(world: RealWo
     retry, _ = world.attempt(world.job(write_new))
     assert isinstance(retry, Completed)
     assert lake.thread is not None
-    lake.thread.join()
+    joined(lake.thread)
     assert isinstance(lake.refused, NotFoundError)
     assert world.history()[:2] == [retry.output["workspace"]["ref"], world.ref]
     world.assert_tidy()
@@ -267,7 +268,7 @@ def test_a_dead_executions_merge_never_lands_after_its_successor_completed(
     retry, _ = world.attempt(world.job(body, landing_seconds=0.5))
     assert isinstance(retry, Completed)
     assert lake.thread is not None
-    lake.thread.join()
+    joined(lake.thread)
     assert isinstance(lake.refused, NotFoundError)
     assert world.history()[0] == retry.output["workspace"]["ref"]
     world.assert_tidy()

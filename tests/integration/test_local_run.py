@@ -17,6 +17,7 @@ import pytest
 from support.command_line import Ended, RunPerago, run_perago
 from support.gate import Gate, gate_before
 from support.real_world import SEED, RealWorld
+from support.waiting import end
 from support.workers import TASK_MODULES
 
 TASKS = TASK_MODULES / "local_tasks.py"
@@ -193,8 +194,7 @@ class TestTransaction:
 
         yield run
         for process in started:
-            process.kill()
-            process.communicate()
+            end(process)
 
     @pytest.fixture
     def gate(self, world: RealWorld) -> Iterator[Gate]:

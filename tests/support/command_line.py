@@ -115,7 +115,7 @@ class ForkingServer:
             self._process.wait(10)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(20)
 
 
 @functools.cache

@@ -80,4 +80,4 @@ class Terminal:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._shell.stdin.close()
-        self._shell.wait()
+        self._shell.wait(20)

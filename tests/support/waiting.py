@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,3 +21,18 @@ def until(
             return value
         time.sleep(every)
     raise AssertionError(f"did not happen within {seconds:.0f} s: {what}")
+
+
+def joined(thread: threading.Thread, seconds: float = PATIENCE) -> None:
+    """Wait for the end of a thread."""
+    thread.join(seconds)
+    assert not thread.is_alive(), f"{thread.name} did not end within {seconds:.0f} s"
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process; its output is not read, as its children may hold the pipes open."""
+    process.kill()
+    process.wait(20)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()

@@ -35,7 +35,7 @@ from perago.spark.session import (
     end_session,
     open_session,
 )
-from support.waiting import until
+from support.waiting import joined, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(400)]
 
@@ -81,7 +81,7 @@ def test_the_first_of_many_that_ask_starts_it_and_all_get_the_same(runtime: Mana
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert len(answers) == 4
     [remote] = set(answers)
     assert remote is not None
@@ -144,7 +144,7 @@ def test_the_work_of_a_killed_client_is_interrupted_and_its_session_stays_closed
         until(trace.exists, "the job to run", 120)
     finally:
         client.kill()
-        client.wait()
+        client.wait(20)
     grown = trace.stat().st_size
     until(lambda: trace.stat().st_size > grown, "the job to outlive its client")
     runtime.interrupt(execution)
@@ -234,7 +234,7 @@ def test_a_short_job_does_not_wait_for_a_long_one(runtime: ManagedRuntime) -> No
         assert short.range(0, 4, 1, 4).selectExpr("sum(id)").collect()[0][0] == 6
         # Sixteen tasks of 0.4 s on two cores: with FIFO the short job would have waited for them.
         assert running.is_alive()
-        running.join()
+        joined(running)
 
 
 def test_a_result_that_is_too_large_fails_its_query_and_not_the_server(
@@ -312,6 +312,6 @@ def test_it_ends_when_its_owner_is_killed(settings: ConnectSettings) -> None:
         [server] = java_children(owner.pid)
         folder = Path(server.cwd())
         os.kill(owner.pid, signal.SIGKILL)
-    owner.wait()
+    owner.wait(20)
     until(lambda: not server.is_running(), "the server to end", 30)
     until(lambda: not folder.exists(), "its folder to go", 30)

@@ -103,7 +103,7 @@ def test_finished_jobs_and_streams_do_not_fail_the_attempt(world: RealSparkWorld
         clean(workspace, params)
         thread = threading.Thread(target=workspace.spark.range(10).collect)
         thread.start()
-        thread.join()
+        thread.join(60)
         next(iter(workspace.spark.range(1000).toLocalIterator()))
         rates = workspace.spark.readStream.format("rate").load()
         sink = rates.writeStream.format("memory").queryName(f"rates_{world.repository[-6:]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import demo
@@ -12,6 +12,8 @@ import httpx
 import pytest
 from backstage.gate import Gate
 from backstage.show import Show, counted, say, size
+
+from support.waiting import joined
 
 
 @pytest.fixture
@@ -33,12 +35,13 @@ def conductor() -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, *_: Any) -> None:
             """Not in the test's output."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True  # a connection that is kept open keeps nothing from ending
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/api", received
     server.shutdown()
-    thread.join()
+    joined(thread)
     server.server_close()
 
 

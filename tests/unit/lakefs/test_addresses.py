@@ -103,7 +103,7 @@ def test_an_outage_ends_the_waiting_of_all_threads_at_once() -> None:
     found = opened(api)
 
     def one(key: str) -> None:
-        began.wait()
+        began.wait(20)
         try:
             found.find("repo", COMMIT, key)
         except BackendUnavailableError as error:

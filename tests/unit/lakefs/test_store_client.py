@@ -18,6 +18,7 @@ from perago.lakefs.store_connection import FileError
 from support.garbage_server import ENDLESS, GARBAGE, GarbageServer, answer
 from support.presigning_lake import SIGNATURE, PresigningLake, as_base64, chunked, in_chunks
 from support.tls import https_before
+from support.waiting import joined
 
 SECONDS = 10.0
 PLACE = f"/store/o/{b'key'.hex()}?{SIGNATURE}&number=1"
@@ -139,7 +140,7 @@ def test_a_store_may_refuse_an_address_before_it_takes_the_content(client: Store
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}{PLACE}"
         assert client.put(url, bytes(32 << 20), {}, seconds=SECONDS).status == 403
-        thread.join()
+        joined(thread)
 
 
 # Answers that do not say how long they are

@@ -27,6 +27,7 @@ from perago.operations.budget import (
 from perago.protocol.events import PhaseEvent
 from perago.settings import Address
 from perago.tasks.controls import PublishBudget
+from support.waiting import joined
 
 seconds_lists = st.lists(st.floats(0, 300), min_size=LEAST_OBSERVATIONS, max_size=300)
 
@@ -198,10 +199,10 @@ def answering(answer: bytes) -> Iterator[str]:
                 connection.recv(1000)
                 connection.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
-        thread.join()
+        joined(thread)
 
 
 @pytest.mark.parametrize(

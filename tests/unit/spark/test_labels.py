@@ -11,6 +11,7 @@ import pytest
 from perago.protocol.identity import Attempt, Claim, Execution
 from perago.spark.labels import DESCRIPTION_SETTING, GROUP_SETTING, Label, Labelled, ungroup
 from perago.spark.session import _connect, forget
+from support.waiting import joined
 
 EXECUTION = Execution(Claim(Attempt("wf-1", "task-7", 2, "clean"), "token"), "exec-9")
 LABEL = Label("clean,events", EXECUTION)
@@ -84,7 +85,7 @@ def test_threads_of_a_body_have_the_tags_too(session: Any) -> None:
     found: list[list[str]] = []
     thread = threading.Thread(target=lambda: found.append(sent(session)))
     thread.start()
-    thread.join()
+    joined(thread)
     assert "perago-task-clean_events" in found[0]
 
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from perago.testing import FaultProxy, HttpFault
+from support.waiting import joined
 
 BODY = b"x" * 1000
 
@@ -70,7 +71,7 @@ def upstream() -> Iterator[Upstream]:
     yield kept
     server.shutdown()
     server.server_close()
-    thread.join()
+    joined(thread)
 
 
 @pytest.fixture
@@ -266,7 +267,7 @@ def test_requests_of_many_threads_meet_exactly_the_injected_faults(proxy: FaultP
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert statuses.count(503) == 20
     assert statuses.count(200) == 60
 

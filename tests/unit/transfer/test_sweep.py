@@ -23,6 +23,7 @@ from perago.protocol.identity import Attempt, Claim, Execution
 from perago.transfer.sweep import Fate, SweepReport, clear, sweep
 from perago.transfer.workspaces import local_directory
 from support.trees import deep_folder
+from support.waiting import end
 
 HOLD = """
 import sys
@@ -86,8 +87,7 @@ def owner(tmp_path: Path) -> Iterator[Callable[[], Owner]]:
 
     yield make
     for one in owners:
-        one.kill()
-        one.process.communicate()
+        end(one.process)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from perago.worker.channel import (
     StateReported,
     StateRequested,
 )
+from support.waiting import joined
 
 EXECUTION = Execution(Claim(Attempt("w", "t", 0, "step"), "token"), "execution")
 
@@ -140,7 +141,7 @@ def test_a_body_that_asks_for_its_state_gets_the_supervisor_s_answer(pair: Pair)
     thread = threading.Thread(target=answer)
     thread.start()
     assert line.ask_state() == AttemptState(seconds_left=2.5, stopped=True)
-    thread.join()
+    joined(thread)
 
 
 def test_a_late_answer_is_not_taken_for_the_next_one(
