@@ -521,17 +521,33 @@ for report in (sweep(root), clear_kept(root, pid, seconds=0)):
 """
 
 
+# It is killed while it keeps a workspace.
+EXECUTOR = """
+import os, signal, sys
+from pathlib import Path
+from test_kept import Host, ObjectCache
+folder = Path(sys.argv[1])
+host = Host(folder, ObjectCache(folder / "cache", 1 << 30))
+with host.workspace():
+    pass
+print(os.getpid(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.mark.parametrize("by_pid", [True, False])
 def test_what_a_dead_executor_kept_is_removed(tmp_path: Path, by_pid: bool) -> None:
-    if (pid := os.fork()) == 0:
-        # The executor, which is killed while it keeps a workspace.
-        try:
-            host = Host(tmp_path, ObjectCache(tmp_path / "cache", 1 << 30))
-            with host.workspace():
-                pass
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
+    # Not a fork of this process, whose other threads may hold locks that the child would wait for.
+    python_path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-c", EXECUTOR, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": python_path},
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    pid = int(ended.stdout)
     (folder,) = (tmp_path / "root").iterdir()
     assert folder.name.startswith(".new-kept-")
     assert clear_kept(tmp_path / "root", pid + 1).entries == ()
